@@ -4,7 +4,6 @@ One source: the page's scripts, style and descriptions, and its loops for the te
 sends the requests at rate 1, so the figure shows the numbers of `simulate`, to the last bit.
 """
 
-import base64
 import functools
 import math
 from collections.abc import Iterable
@@ -19,8 +18,8 @@ from batchsim.result import Result
 from batchsim.scenario import Affine, Constant, Gamma, OpenLoop, Poisson, Scenario, SizeOrWait
 from batchsim.simulate import simulate
 from batchsim.study.surface import MAP_REQUESTS
+from batchsim.view.cell import with_picture
 from batchsim.view.explorer.requests import CONTROLS
-from batchsim.view.pictures.picture import PNG
 from batchsim.view.pictures.plot import plot
 from batchsim.view.scripts import JS, bundle, widget
 from batchsim.web import wasm
@@ -115,7 +114,7 @@ class LiveFigure(anywidget.AnyWidget):
         """Return the widget, and a picture with a description for front ends without widgets."""
         bundle: dict[str, Any] = (super()._repr_mimebundle_(**options) or ({}, {}))[0]
         picture = plot(self.result)
-        return bundle | {PNG: base64.b64encode(picture.png()).decode()}, {PNG: {"alt": picture.words}}
+        return with_picture(bundle, picture.png(), picture.words)
 
 
 def figure(

@@ -36,7 +36,7 @@ CORRIDOR = [
     ["simulate"],
     ["theory"],
     ["study", "device", "servers"],
-    ["view", "view.scales", "view.scripts", "view.theme"],
+    ["view", "view.cell", "view.scales", "view.scripts", "view.theme"],
     ["view.film"],
     ["view.pictures"],
     ["view.explorer"],

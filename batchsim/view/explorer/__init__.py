@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from batchsim.simulate import DEFAULT_REQUESTS
-from batchsim.view.explorer.coming import announce
+from batchsim.view.cell import LONGEST_S, announce
 
 if TYPE_CHECKING:
     from batchsim.scenario import ClosedLoop, OpenLoop
@@ -31,12 +31,13 @@ def explore(
     SizeOrWait(max_batch_size=32, max_wait_ms=20)
     """
     end = announce("The explorer is loading, then it draws its first picture …")
-    screen = None
     try:
         from batchsim.view.explorer.explorer import explorer  # with matplotlib and the engine, for seconds
 
         panel = explorer(service, workload, requests, seed, link, play, opening)
-        screen = panel.screen
-        return panel
-    finally:
-        end(screen)
+    except BaseException:
+        end()
+        raise
+    panel.end_line = end
+    end(LONGEST_S)  # if nothing shows it
+    return panel

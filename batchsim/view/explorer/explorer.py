@@ -1,6 +1,6 @@
 """The explorer: sliders that move a picture of one scenario, in a notebook."""
 
-import base64
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,7 @@ from batchsim import _check
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.servers.server import ServerConfig
+from batchsim.view.cell import with_picture
 from batchsim.view.explorer import services as offer
 from batchsim.view.explorer.control import COMPUTING, DEVICE, MAIN, SHARE
 from batchsim.view.explorer.controls import SETTINGS, Controls
@@ -29,7 +30,6 @@ from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, button, hide, line
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.picture import PNG
 from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import THEMES
 
@@ -41,6 +41,8 @@ class Explorer(widgets.Box):
     the picture shows, and `result` its run, the last that worked. `move_to(state)` moves every control at
     once, `say(text)` puts a line below the picture, and `large.value` is the key of the large view.
     """
+
+    end_line: Callable[[], Any] = staticmethod(lambda: None)  # of what its cell shows before it
 
     def __init__(self, session: Session, services: dict[str, Values], opening: bool = False) -> None:
         self.session = session
@@ -113,9 +115,8 @@ class Explorer(widgets.Box):
         self.screen.appear()
         bundle: dict[str, Any] = super()._repr_mimebundle_(**options) or {}
         still = self.screen.still()
-        if still is None:
-            return bundle, {}
-        return bundle | {PNG: base64.b64encode(still).decode()}, {PNG: {"alt": self.screen.alt}}
+        self.end_line()
+        return (bundle, {}) if still is None else with_picture(bundle, still, self.screen.alt)
 
     def turn_to(self, page: Page) -> None:
         """Turn to a page."""

@@ -1,6 +1,5 @@
 """A film in a page, with its own clock and controls and its time for Python: of an explorer, or in a cell."""
 
-import base64
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from batchsim.result.moments import window
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import available, simulated
+from batchsim.view.cell import with_picture
 from batchsim.view.film.film import REQUESTS, PlayRange, RequestFilm
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_window
 from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.lanes import Lanes
-from batchsim.view.pictures.picture import PNG, Picture
+from batchsim.view.pictures.picture import Picture
 from batchsim.view.pictures.plot import plot
 from batchsim.view.scripts import widget
 from batchsim.view.theme import looks
@@ -174,7 +174,7 @@ class FilmPlayer(Player):
         """Return the widget, and a picture with a description for front ends without widgets."""
         bundle: dict[str, Any] = (super()._repr_mimebundle_(**options) or ({}, {}))[0]
         picture = self.still()
-        return bundle | {PNG: base64.b64encode(picture.png()).decode()}, {PNG: {"alt": picture.words}}
+        return with_picture(bundle, picture.png(), picture.words)
 
 
 def film(

@@ -325,7 +325,6 @@ export function render({ model, el }) {
     if (content.copy !== undefined) copy(content.link === undefined ? content.copy : shared(content));
     if (content.download) download(content.download, content.type, buffers[0]);
     if (content.tip !== undefined) showTip(content.tip, content.act);
-    if (content.appear) requestAnimationFrame(() => requestAnimationFrame(() => appear(panel))); // once the page has it
   };
   const updateAlt = () => { img.alt = model.get("alt"); };
   const stale = staleness(model, el, cover);
