@@ -1,7 +1,7 @@
 """The compiled loops as one WebAssembly module: Numba's LLVM text, compiled for wasm32 by its own llvmlite.
 
-As a program, `python -m batchsim.web.wasm FILE` writes the module. Names of rules behind it leave out the
-others, which takes less time.
+As a program, `python -m batchsim.web.wasm FILE FOLDER` writes the module, and keeps in the folder what it
+compiles for the next one. Names of rules behind it leave out the others, which takes less time.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -9,16 +9,22 @@ others, which takes less time.
 import ast
 import hashlib
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import EnumType
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from batchsim._files import bytes_of, replacing
+import numpy as np
+
+from batchsim._files import bytes_of, json_of, replacing
 from batchsim.engines.compiled.jit import CompilingLine, cache_folder, compiled_uncached, sources
 from batchsim.engines.compiled.threshold import form_batches
 from batchsim.web.link import linked
@@ -28,6 +34,10 @@ FEATURES = "+bulk-memory,+bulk-memory-opt,+nontrapping-fptoint,+sign-ext"  # in 
 FIGURE = ("SizeOrWait",)  # the rules of the figure in notebooks
 OLDEST = 0, 68  # Numba that builds a module without functions from outside
 LARGEST = 1_000_000  # bytes
+OWN = [Path(__file__).with_name(f"{name}.py") for name in ("entries", "link", "wasm")]
+LARGEST_ENTRY = 10_000_000  # bytes, as text
+CALLED = re.compile(r"NumbaEnv(\d\w+)")  # Numba gives each function a variable with its name
+CHOOSES = re.compile("overload|intrinsic")  # in files whose functions choose what is compiled
 # Numba's own optimiser prepares the text for this machine's processor: the module becomes twice as large.
 PLAIN = dict.fromkeys(("NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK"), "0")
 
@@ -41,15 +51,19 @@ def built(folder: Path, rules: tuple[str, ...] = (), quietly: bool = False) -> P
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(file) as into:
-            into.write(build(*rules, quietly=quietly))
+            into.write(build(*rules, quietly=quietly, folder=None if quietly else folder / "entries"))
     return file
 
 
 def name_of(rules: tuple[str, ...] = ()) -> str:
     """Return the name of the module of this code: what was built from other code has another name."""
-    own = (Path(__file__).with_name(f"{name}.py") for name in ("entries", "link", "wasm"))
-    code = "\0".join(code_of(each.read_text("utf-8")) for each in (*sources(), *own))
-    return "-".join((hashlib.sha256(code.encode()).hexdigest()[:16], *rules)) + ".wasm"
+    return "-".join((checksum_of([*sources(), *OWN])[:16], *rules)) + ".wasm"
+
+
+def checksum_of(files: Iterable[Path], *more: str) -> str:
+    """Return a checksum of the code of files, and of other text."""
+    code = "\0".join((*(code_of(each.read_text("utf-8")) for each in files), *more))
+    return hashlib.sha256(code.encode()).hexdigest()
 
 
 def kept(rules: tuple[str, ...]) -> bytes:
@@ -97,19 +111,22 @@ def plain(part: Any) -> Any:
     return type(part).__name__, *kept
 
 
-def build(*rules: str, quietly: bool = False) -> bytes:
-    """Return the module, with the loops of these rules or of all."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "batchsim.wasm")
+def build(*rules: str, quietly: bool = False, folder: Path | None = None) -> bytes:
+    """Return the module, with the loops of these rules or of all; `folder` keeps each for the next module."""
+    with tempfile.TemporaryDirectory() as own:
+        file = Path(own, "batchsim.wasm")
         # In a process of its own, which has no optimised loops yet.
-        command = [sys.executable, "-m", __name__, str(file), *rules]
+        command = [sys.executable, "-m", __name__, str(file), str(folder or own), *rules]
         told = subprocess.DEVNULL if quietly else None
         subprocess.run(command, env=os.environ | PLAIN, check=True, stdout=told)
         return file.read_bytes()
 
 
-def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> Any:
-    """Return an entry as a module of llvmlite, optimised, in which all but the entry is private."""
+def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> tuple[str, list[str]]:
+    """Return an entry as LLVM text, optimised, in which all but the entry is private.
+
+    And the names of the modules of this package whose functions it contains.
+    """
     import llvmlite.binding as llvm
 
     loop: Any = compiled_uncached(function)
@@ -117,6 +134,10 @@ def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> Any:
     (signature,) = loop.signatures
     symbol = loop.overloads[signature].fndesc.llvm_func_name
     text = re.sub("^target .*$", "", loop.inspect_llvm(signature), flags=re.MULTILINE)
+    named = {".".join(names_in(each)) for each in CALLED.findall(text)}
+    ours = [each for each in sys.modules if each.startswith("batchsim.")]
+    within = [[each for each in ours if name.startswith(f"{each}.")] for name in named]
+    modules = sorted({max(each, key=len) for each in within if each})
     text = re.sub('"target-(cpu|features)"="[^"]*"', "", text)
     text = text.replace(" = common ", " = internal ")  # LLVM has no common symbols for wasm
     module = llvm.parse_assembly(
@@ -130,11 +151,53 @@ def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> Any:
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return module
+    return str(module), modules
 
 
-def module_of(entries: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> bytes:
-    """Return a module that exports functions by their names, each with the types of its arguments."""
+def names_in(mangled: str) -> list[str]:
+    """Return the names that begin a mangled one, each behind its length.
+
+    >>> names_in("8batchsim6_clock5laterB2v1dd")
+    ['batchsim', '_clock', 'later']
+    """
+    length = re.match(r"\d+", mangled)
+    if not length:
+        return []
+    end = length.end() + int(length[0])
+    return [mangled[length.end() : end], *names_in(mangled[end:])]
+
+
+def checksum_behind(modules: Iterable[str], types: Any) -> str:
+    """Return a checksum of all that makes an entry: these modules, and the types of its arguments."""
+    found = [importlib.import_module(each) for each in modules]
+    choosing = [each for each in sources() if CHOOSES.search(each.read_text("utf-8"))]
+    files = sorted({*OWN, *choosing, *(Path(each.__file__ or "") for each in found)})
+    versions = map(importlib.metadata.version, ("numba", "llvmlite"))
+    return checksum_of(files, str(types), *versions, *map(constants, found))
+
+
+def constants(value: Any, depth: int = 2) -> str:
+    """Return what a compiled function can take from a global of its module, as text."""
+    match value:
+        case ModuleType():
+            own = sorted(vars(value).items()) if depth and value.__name__.startswith("batchsim.") else ()
+            return "".join(f"{name} {constants(each, depth - 1)};" for name, each in own if name[:2] != "__")
+        case tuple():
+            return f"({', '.join(constants(each, depth) for each in value)})"
+        case EnumType():
+            return repr([*value])
+        case bool() | int() | float() | str() | np.generic():
+            return repr(value)
+        case np.ndarray():
+            return repr(value.tolist())
+    return repr(getattr(value, "_fields", ""))  # of a named tuple
+
+
+def module_of(entries: Mapping[str, tuple[Any, tuple[Any, ...]]], folder: Path | None = None) -> bytes:
+    """Return a module that exports functions by their names, each with the types of its arguments.
+
+    Each is compiled anew, unless the folder has it from the same code.
+    """
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
@@ -142,16 +205,35 @@ def module_of(entries: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> bytes:
     machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
     whole = llvm.parse_assembly("")
     for at, (name, (function, types)) in enumerate(entries.items(), 1):
-        print(f"compiling {name}, {at} of {len(entries)}", flush=True)
-        whole.link_in(compiled_entry(name, function, types, machine))
+        file, step = folder and folder / f"{name}.json", f"{name}, {at} of {len(entries)}"
+        if (text := file and kept_entry(file, types)) is None:
+            print(f"compiling {step}", flush=True)
+            text, modules = compiled_entry(name, function, types, machine)
+            if file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                entry = {"modules": modules, "checksum": checksum_behind(modules, types), "text": text}
+                with replacing(file) as into:
+                    into.write(json.dumps(entry).encode())
+        else:
+            print(f"unchanged: {step}", flush=True)
+        whole.link_in(llvm.parse_assembly(text))
     return linked(machine.emit_object(whole), entries)
 
 
-def main(path: str, *rules: str) -> None:
+def kept_entry(file: Path, types: Any) -> str | None:
+    """Return an entry's LLVM text from its file; None unless the same code made it."""
+    with suppress(OSError, ValueError, LookupError, TypeError, ImportError):
+        entry = json_of(bytes_of(file, LARGEST_ENTRY), file.name)
+        if entry["checksum"] == checksum_behind(entry["modules"], types):
+            return str(entry["text"])
+    return None
+
+
+def main(path: str, folder: str, *rules: str) -> None:
     """Write the module to a file."""
     from batchsim.web.entries import entries
 
-    Path(path).write_bytes(module_of(entries(*rules)))
+    Path(path).write_bytes(module_of(entries(*rules), Path(folder)))
 
 
 if __name__ == "__main__":

@@ -123,12 +123,12 @@ def test_its_style_reaches_no_other_element():
 
 def test_the_loops_of_a_wheel_are_used_as_they_are_and_else_built_once(tmp_path, monkeypatch):
     built = []
-    monkeypatch.setattr(wasm, "build", lambda *rules, quietly: built.append((rules, quietly)) or b"built")
+    monkeypatch.setattr(wasm, "build", lambda *rules, **how: built.append((rules, how)) or b"built")
     monkeypatch.setattr(wasm, "cache_folder", lambda loop: tmp_path / "cache")
     monkeypatch.setattr(wasm, "__file__", str(tmp_path / "wasm.py"))
     monkeypatch.setattr(wasm, "name_of", lambda rules: "code.wasm")
     assert [wasm.kept(wasm.FIGURE), wasm.kept(wasm.FIGURE)] == [b"built", b"built"]
-    assert built == [(("SizeOrWait",), True)]
+    assert built == [(("SizeOrWait",), {"quietly": True, "folder": None})]
     (tmp_path / "code.wasm").write_bytes(b"packed")
     assert wasm.kept(wasm.FIGURE) == b"packed"
 

@@ -1,7 +1,8 @@
-"""The build of the page's module says its steps, and is not repeated for the same code."""
+"""The build of the page's module says its steps, and compiles only what has changed."""
 
 import pytest
 
+from batchsim import _clock
 from batchsim.web import wasm
 from batchsim.web.entries import entries
 
@@ -41,7 +42,15 @@ def test_the_code_of_a_module_is_the_same_in_each_version_of_python():
     )
 
 
-def test_each_step_is_printed_before_it_begins(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def few(monkeypatch):
+    """Two entries: one alone reads the clock."""
+    few = {name: entries()[name] for name in ("draw", "stretch")}
+    monkeypatch.setattr("batchsim.web.entries.entries", lambda *_: dict(few.items()))
+    return few
+
+
+def test_each_step_is_printed_before_it_begins(tmp_path, monkeypatch, capsys, few):
     said, compiled_entry = [], wasm.compiled_entry
 
     def heard(*of):
@@ -49,7 +58,58 @@ def test_each_step_is_printed_before_it_begins(tmp_path, monkeypatch, capsys):
         return compiled_entry(*of)
 
     monkeypatch.setattr(wasm, "compiled_entry", heard)
-    monkeypatch.setattr("batchsim.web.entries.entries", lambda *_: dict(few.items()))
-    few = {name: entries()[name] for name in ("draw", "stretch")}
-    wasm.main(str(tmp_path / "module.wasm"), "SizeOrWait")
+    wasm.main(str(tmp_path / "module.wasm"), str(tmp_path), "SizeOrWait")
     assert said == ["compiling draw, 1 of 2\n", "compiling stretch, 2 of 2\n"]
+
+
+def other_code(of):
+    """Let the code of a file be other, as after an edit."""
+    code_of = wasm.code_of
+    return wasm, "code_of", lambda text: code_of(text) + "other" * (of in text)
+
+
+# What is changed: a constant of the clock, its code, that of a file that chooses what is compiled, the types.
+CHANGED = {
+    "nothing": ((wasm, "LARGEST", 5), []),
+    "constant": ((_clock, "WHOLE", 2.0**51), ["draw", "stretch"]),
+    "code": (other_code("def later("), ["stretch"]),
+    "code that no entry calls": (other_code("def generate("), []),
+    "overloads": (other_code("@overload(decide"), ["draw", "stretch"]),
+    "entries": (other_code("def draw("), ["draw", "stretch"]),
+    "versions": ((wasm.importlib.metadata, "version", lambda name: "0.99"), ["draw", "stretch"]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_only_the_loops_whose_code_has_changed_are_compiled_again(what, tmp_path, monkeypatch, capsys, few):
+    first = wasm.module_of(few, tmp_path)
+    capsys.readouterr()
+    change, compiled = CHANGED[what]
+    monkeypatch.setattr(*change)
+    again = wasm.module_of(few, tmp_path)
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[1][:-1] for line in said if line.startswith("compiling")] == compiled
+    assert len(said) == len(few)
+    if not compiled:
+        assert again == first
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"modules": ["batchsim.gone"], "checksum": ""}', "[1]"])
+def test_a_damaged_file_of_an_entry_is_compiled_again(content, tmp_path, few):
+    whole = wasm.module_of(few, tmp_path)
+    (tmp_path / "draw.json").write_text(content)
+    assert wasm.module_of(few, tmp_path) == whole
+
+
+def test_an_entry_knows_the_modules_of_what_it_calls_also_by_the_rule(tmp_path):
+    name = "run_LearnedCork"
+    wasm.module_of({name: entries()[name]}, tmp_path)
+    known = wasm.json_of((tmp_path / f"{name}.json").read_text(), name)["modules"]
+    own = {
+        "scenario.rules.learned_cork",
+        "engines.compiled.instants",
+        "engines.compiled.rule_calls",
+        "_clock",
+    }
+    assert {f"batchsim.{each}" for each in own} <= set(known)
+    assert "batchsim.scenario.rules.learned_sizes" not in known
