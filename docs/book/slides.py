@@ -2,11 +2,16 @@
 
 Slides start by themselves: at a heading, and at anything that a class should see only after the slide before,
 such as an outcome after its question. nbconvert writes them for reveal.js; the folder contains a copy of it,
-so that the slides need no network. It contains the page of `make page` too, whose figures and game some show.
+so that the slides need no network. It contains the page of `make page` too, whose figures and game some show,
+and a page for the film of each lesson, whose code runs so far.
 """
 
 import ast
+import base64
+import contextlib
 import html
+import io
+import json
 import math
 import re
 import shutil
@@ -60,6 +65,33 @@ POINTS = re.compile(  # words that point at a picture or a table
 LIVE = re.compile(r"\bbs\.(explore|figure|film)\(")
 FIGURE = re.compile(r"\bbs\.figure\(")
 LIVE_HERE = "# a frame of the page"
+FILM = re.compile(r"^bs\.film\(", re.MULTILINE)
+PLAYED = ("film", "looks", "place", "shown", "em", "theme", "moment", "followed")  # of a player
+BY_HAND = re.compile(
+    r"\b(predict|check|draw_p99|be_the_batcher|explore|figure)\("
+)  # cells that wait for a reader
+FILM_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+{style}
+body {{ margin: 0; background: #fff; font-family: sans-serif; }}
+.batchsim-player.batchsim-placed {{ position: static; height: calc(100vh - 3.2em); overflow: visible; }}
+.batchsim-player [role=status] {{ height: 3.2em; }}
+</style>
+<body class="batchsim-projector">
+<script>
+{code}
+</script>
+</html>
+"""
+# The widget's own script, and its values, which nobody else changes.
+FILM_CODE = """const given = JSON.parse({state}, (name, value) =>
+  (name === "bytes" ? Uint8Array.from(atob(value), (letter) => letter.charCodeAt(0)) : value));
+const deaf = () => {{}}, others = {{ set: deaf, on: deaf, off: deaf, send: deaf, save_changes: deaf }};
+const model = {{ get: (name) => given[name], ...others }};
+modules.player.render({{ model, el: document.body.appendChild(document.createElement("div")) }});"""
 GAME = re.compile(r"\bbe_the_batcher\(")  # without a browser, only how to start it is seen
 
 
@@ -223,14 +255,53 @@ def live(cell, number):
     if FIGURE.search(cell.source):
         views, controls, values, _ = FIGURES[number][1:]
         asked = urlencode({"views": views, "controls": controls, **values})
+        page = f"batchsim.html#{html.escape(asked)}"
     elif GAME.match(cell.source):  # not the one of an exercise
-        asked = "player"
+        page = "batchsim.html#player"
+    elif FILM.search(cell.source):
+        page = film_name(number)
     else:
         return cell
     # reveal.js loads a frame when its slide is near.
-    frame = f'<iframe data-src="batchsim.html#{html.escape(asked)}" title="A live figure"></iframe>'
+    frame = f'<iframe data-src="{page}" title="A live figure"></iframe>'
     last = nbformat.v4.new_output("display_data", {"text/html": frame})
     return nbformat.v4.new_code_cell(LIVE_HERE, outputs=[*cell.outputs[:-1], last])
+
+
+def film_name(number):
+    """Return the file of a lesson's film."""
+    return f"film-{number:02}.html"
+
+
+def film_of(notebook):
+    """Run the code of a lesson until its film, and return that; None if it has none."""
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    names, made = {"display": lambda *_: None}, None
+    for source in cells if FILM.search("\n".join(cells)) else ():
+        if BY_HAND.search(source):
+            continue
+        *statements, last = ast.parse(source).body
+        ends = FILM.search(source)
+        body = statements if ends else [*statements, last]
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(ast.Module(body, []), "lesson", "exec"), names)
+        if ends:
+            made = eval(compile(ast.Expression(last.value), "lesson", "eval"), names)
+            break
+    return made
+
+
+def film_page(player):
+    """Return a page that plays a film by itself."""
+    from batchsim.view.explorer import player as module
+    from batchsim.view.scripts import bundle
+
+    state = {name: value for name, value in player.get_state().items() if name in PLAYED}
+    state |= {"place": [0, 0, 1, 1]}  # all of the page
+    text = json.dumps(state, default=lambda array: base64.b64encode(array).decode(), separators=(",", ":"))
+    last = FILM_CODE.format(state=json.dumps(text).replace("<", "\\u003c"))
+    code = bundle(Path(module.__file__).with_name("player.js"), last).replace("</script", "<\\/script")
+    return FILM_PAGE.format(title=html.escape(repr(player)), style=player._css, code=code)
 
 
 def show(deck, cell, answer):
@@ -381,6 +452,10 @@ def export(folder):
         deck = slides(notebook, notes_of(path.stem[:2]), int(path.stem[:2]))
         for cell in deck.cells:
             cell.source = formulas(cell.source)
+        with contextlib.chdir(path.parent):  # where its data are
+            film = film_of(notebook)
+        if film is not None:
+            (folder / film_name(int(path.stem[:2]))).write_text(film_page(film), encoding="utf-8")
         page, _ = exporter.from_notebook_node(deck, {"metadata": {"name": title}})
         (folder / f"{path.stem}.html").write_text(page)
         name, count = (

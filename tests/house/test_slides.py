@@ -1,10 +1,12 @@
 """The slides of the lessons, as cells: `make slides` writes them as pages."""
 
+import base64
 import importlib
 import re
 import sys
 
 import nbformat
+import numpy as np
 import pytest
 from places import ROOT
 from tracked import notebooks
@@ -274,3 +276,41 @@ def test_no_code_of_a_live_figure_is_on_a_slide(path, slides):
     notebook = nbformat.read(path, as_version=4)
     for number in (0, int(path.stem[:2])):
         assert "bs.figure(" not in text(slides.slides(notebook, "", number).cells)
+
+
+# Films: the code of a lesson runs so far, and a frame on the slide plays what it returns.
+
+
+@every_lesson
+def test_a_lesson_with_a_film_frames_it_in_place_of_the_still(path, slides):
+    lesson, number = nbformat.read(path, as_version=4), int(path.stem[:2])
+    has_film = any(slides.FILM.search(cell.source) for cell in lesson.cells if cell.cell_type == "code")
+    framed = str(slides.slides(lesson, number=number).cells).count(f'data-src="{slides.film_name(number)}"')
+    assert framed == has_film
+
+
+def test_code_runs_until_the_film_without_what_waits_for_a_reader(slides):
+    cells = [
+        code(
+            "import batchsim as bs\nfour = bs.SizeOrWait(4, 2)\n"
+            "scenario = bs.Scenario(bs.Poisson(800), four, bs.Affine(1, 1))"
+        ),
+        code("predict('which?', None)"),
+        code("print('one')\nbs.film(scenario, requests=7)"),
+        code("1 / 0"),
+    ]
+    film = slides.film_of(nbformat.v4.new_notebook(cells=cells))
+    assert repr(film).startswith("Film of 7 requests")
+    assert slides.film_of(nbformat.v4.new_notebook(cells=cells[:2])) is None
+
+
+def test_the_page_of_a_film_holds_its_script_and_its_times_and_fetches_nothing(slides):
+    import batchsim as bs
+
+    scenario = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(4, 2), bs.Affine(1, 1))
+    page = slides.film_page(bs.film(scenario, requests=7))
+    assert page.count("</script>") == 1
+    assert "modules.player.render(" in page
+    (arrival_s,) = re.findall(r'\\"arrival_s\\":\{\\"dtype\\":\\"float64\\",\\"bytes\\":\\"([^"\\]*)', page)
+    assert np.array_equal(np.frombuffer(base64.b64decode(arrival_s)), bs.simulate(scenario, 7).arrival_s)
+    assert re.findall(r"(?:src|href)=|https?:", page) == []

@@ -168,7 +168,7 @@ class FilmPlayer(Player):
         self.load(window)
 
     def __repr__(self) -> str:
-        return f"Film of {self.name}, at {self.time_ms:.7g} ms"
+        return f"Film of {self.name}, a{self.words.partition(': ')[0][1:]}"
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget, and a picture with a description for front ends without widgets."""
