@@ -208,7 +208,7 @@ SERVER = Server(
         "cuda_graph_bs_decode", "cuda_graph_max_bs_decode", "disable_cuda_graph", "disable_decode_cuda_graph",
         "disable_cuda_graph_padding",
     ),
-    title="SGLang", started=r"\bsglang_router\b",
+    title="SGLang", started=r"\bsglang(_router\b|:)",
     modest=("tp_size", "mem_fraction_static", "context_length", "page_size"),
     words=Words(
         "max_running_requests", replicas="dp_size", queue="max_queued_requests", budget="chunked_prefill_size"

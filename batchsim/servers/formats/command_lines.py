@@ -22,8 +22,18 @@ FLAGS = "flags.csv"
 
 # Words in front of a command that is not run.
 ABOUT = re.compile(
-    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|docker (pull|push|rmi?|stop|logs|build))\b"
+    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|cd|cp|mv|sed|git"
+    r"|docker (pull|push|rmi?|stop|logs|build))\b"
 )
+
+
+def image_of(name: str) -> str:
+    """Return a pattern of the images of this name: neither paths nor addresses of pages.
+
+    >>> [bool(re.search(image_of("tgi"), each)) for each in ("ghcr.io/acme/tgi:3", "../tgi/", "a/tgi.tpl")]
+    [True, False, False]
+    """
+    return rf"(?<!\S)(?![./~]|https?:)\S*?\b{name}(?=[\s:@-]|$)\S*"
 
 
 def flags_of(server: str) -> dict[str, str]:

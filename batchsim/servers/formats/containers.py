@@ -11,8 +11,8 @@ from typing import Any
 
 from batchsim.servers.formats import shell
 from batchsim.servers.formats.document import Node, Source
-from batchsim.servers.formats.keyed_text import parse_yaml
-from batchsim.servers.formats.shell import RENDERED, Command, Known, Remark, Word, commands, expanded, inside
+from batchsim.servers.formats.keyed_text import RENDERED, parse_yaml
+from batchsim.servers.formats.shell import Command, Known, Remark, Word, commands, expanded, inside
 
 _TEMPLATE = re.compile(r"(?<=[:\-,\[] )\{\{[^{}\n]*\}\}|(?<=:)\{\{[^{}\n]*\}\}")  # as a value without quotes
 _TEMPLATED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*[ \t]*\{\{")  # from its first line on
@@ -73,10 +73,7 @@ def _without_heredocs(text: str) -> str:
 
 
 def _of_manifest(text: str) -> list[Command]:
-    try:
-        roots = parse_yaml(_TEMPLATE.sub(lambda each: re.sub(r"\W", "_", each[0]), text))
-    except ValueError as error:
-        raise ValueError(f"{error}{RENDERED if '{{' in text else ''}") from None
+    roots = parse_yaml(_TEMPLATE.sub(lambda each: re.sub(r"\W", "_", each[0]), text))
     named = [(root.find("metadata.name"), root) for root in roots if "data" in root.items]
     maps = {str(name.value): root for name, root in named if name}
     scaled = [

@@ -14,7 +14,7 @@ from batchsim.servers.server import Format, Server, ServerConfig
 Place = tuple[int, int]  # line and column, both counted from 1
 Span = tuple[int, int]  # where a part of a text begins and ends
 LONGEST = 400  # characters of a message
-PLAIN = (None, False, -1, 0, 1, "", "fcfs", "null")  # values that switch nothing on
+PLAIN = (None, False, -1, 0, 1, "", "auto", "fcfs", "null", "round_robin")  # values that switch nothing on
 NAMED = 10  # unknown keys, and notes; others are counted
 _LINE = re.compile(r"\r\n|\r|\n")
 

@@ -10,6 +10,7 @@ from batchsim.servers.formats.document import Node, place_in, refused
 from batchsim.servers.formats.keys import Syntax, indent_of
 
 MOST_PARTS, DEEPEST = 30_000, 50  # of a YAML document
+RENDERED = "; a template must be rendered first, as by `helm template`"
 
 
 def _literal(value: Any) -> str:
@@ -52,7 +53,8 @@ def parse_yaml(text: str) -> list[Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = None if mark is None else (mark.line + 1, mark.column + 1)
-        raise refused(str(error.problem or error.context), place) from None
+        hint = RENDERED if "{{" in text else ""
+        raise refused(f"{error.problem or error.context}{hint}", place) from None
     except yaml.YAMLError as error:
         raise ValueError(f"the text must be YAML, got {str(error).splitlines()[0]}") from None
     return found or [Node({}, 0, (0, 0))]

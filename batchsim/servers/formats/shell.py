@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchsim.servers.formats.document import Node, Source, Span
+from batchsim.servers.formats.keyed_text import RENDERED
 
 if TYPE_CHECKING:
     import tree_sitter
@@ -34,7 +35,6 @@ _MAY_RUN = {
 }  # fmt: skip
 _WITHIN = _RUN | _MAY_RUN | {"command", "declaration_command", "heredoc_redirect"}
 _NO_WORDS = {"comment", "herestring_redirect", "<<<", "heredoc_start", "heredoc_body", "heredoc_end"}
-RENDERED = "; a template must be rendered first, as by `helm template`"
 SEVERAL = "may start several of these, here one"
 MOST_WORDS = 30_000  # of a script, with those of its variables
 # Of a script, since a parser may take the square of its time for many that do not fit together.
@@ -231,15 +231,15 @@ class Script:
         """Set a variable, and return its name, and the word that does so."""
         word, name, more = self._word(node), self._word(node.children[0]).raw, node.children[1].type == "+="
         before, value = self.known.get(name, []), node.child_by_field_name("value")
-        words = [word.value]
-        if value is not None and value.type == "array":
+        words, array = [word.value], value is not None and value.type == "array"
+        if value is not None and array:
             words = [self._word(each) for each in value.named_children if each.type != "comment"]
         elif more and before and not re.match(r"['\"]\s", words[0].raw):  # within a word
             sure, more = True, False
         if "[" in name:  # an item of an array
             sure = more = False
         own = re.match(rf'"?\$\{{?{re.escape(name)}\b', words[0].raw) if words else None
-        parts = [part for each in words for part in split(each) if part.text]
+        parts = [part for each in words for part in split(each) if part.text or array]
         new = self._counted([each for part in parts for each in expanded(part, self.known)])
         if not sure and (more or own) and before and new:  # perhaps more
             self.known[name] = [*before, Word(Source(word.raw), word.raw, word.at)]
