@@ -184,7 +184,9 @@ class ScenarioFlags(Command):
         if self.lacks_memory(scenario) and self.published is not None:
             scenario = self._with_memory(scenario, self.published.name)
         for note in () if config is None else config.notes:
-            if note != NO_MEMORY or getattr(scenario.rule, "kv_blocks", None) is None:
+            if getattr(scenario.rule, "kv_blocks", None) is not None:  # from elsewhere
+                note = note.removeprefix(NO_MEMORY).removeprefix("; ")
+            if note:
                 _check.warn(f"{self.server_config}: {note}")
         return scenario, tables
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedCork
+from batchsim.servers import language
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.python_calls import Callee, PythonForm
 from batchsim.servers.server import Server, ServerConfig, Words
@@ -46,6 +47,8 @@ def _settle(document: Document) -> None:
         del document.settings["batchable"]
         if document.settings.get("max_batch_size") == 1:
             document.note("BentoML 1.4 stops at its first batch with a max_batch_size of 1")
+    elif language.in_program(document.text):
+        raise ValueError("a BentoML service must have a batchable api, got none")
     else:
         size = document.settings.get("max_batch_size")
         document.unused |= {} if size is None else {"max_batch_size": size}

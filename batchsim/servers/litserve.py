@@ -47,9 +47,10 @@ def config(
 
 
 def _settle(document: Document) -> None:
-    if document.settings.get("devices") == "auto":
-        document.unused["devices"] = document.settings.pop("devices")
-        document.note("devices='auto' means every device; batchsim simulates one")
+    if document.settings.get("devices", "auto") == "auto":
+        document.settings.pop("devices", None)
+        if document.settings.get("accelerator") not in ("cpu", "mps"):
+            document.note("devices='auto' means every device; batchsim simulates one")
 
 
 def _is_lit_api(call: Call) -> bool:

@@ -339,10 +339,14 @@ class Server:
         if word in self._parameters:
             used[word] = replicas
         found = ServerConfig(self.name, self.rule(**used)) if self.config is None else self.config(**used)
-        unlimited = isinstance(found.rule, Continuous) and not found.rule.kv_blocks
+        if "gpu" in self._parameters and isinstance(found.rule, Continuous):
+            small = [] if "gpu" in used else [each for each in self.by_card[0] if used.get(each) is None]
+            unsaid = [NO_MEMORY] * (not found.rule.kv_blocks)
+            unsaid += [f"without a gpu, {_format.several(small)} as on a small card"] * bool(small)
+            notes += ["; ".join(unsaid)] * bool(unsaid)
         return dataclasses.replace(
             found, settings=dict(settings), unused={**found.unused, **ignored},
             replicas=replicas * found.replicas,
             routing=self.routing,
-            notes=(*found.notes, *notes, *([NO_MEMORY] * (unlimited and "gpu" in self._parameters))),
+            notes=(*found.notes, *notes),
         )  # fmt: skip

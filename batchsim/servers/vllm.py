@@ -162,11 +162,19 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 # What starts vLLM on a CPU, and the sequences of each process there (get_batch_defaults of arg_utils.py).
 CPU_IMAGE = r"[^-=\s][^=\s]{0,200}vllm[^=\s]{0,200}-cpu\b"
-ON_CPU = re.compile(rf"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)|^{CPU_IMAGE}", re.MULTILINE)
+ON_CPU = re.compile(r"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)")
+OLD_IMAGE = r"[^-=\s][^=\s]{0,200}vllm-openai:v?(0\.[0-7])\b"
+
+
+def _image(name: str, words: str, text: str) -> re.Match[str] | None:
+    """Return an image of this name, among the words of a command or elsewhere in a manifest."""
+    return re.search(rf"^{name}", words, re.MULTILINE) or re.search(rf"\bimage\s*:[\s'\"]*{name}", text)
 
 
 def _complete(document: Document, words: str, text: str) -> None:
-    if not ON_CPU.search(words) and not re.search(rf"\bimage\s*:[\s'\"]*{CPU_IMAGE}", text):
+    if old := _image(OLD_IMAGE, words, text):
+        document.note(f"of vLLM {old[1]}, the rule is that of 0.19; before 0.8, prompts run first and whole")
+    if not ON_CPU.search(words) and not _image(CPU_IMAGE, words, text):
         return
     document.note("on a CPU, max_num_seqs is by default 128 for each process in parallel")
     given = document.unused | document.settings

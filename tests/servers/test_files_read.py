@@ -337,7 +337,8 @@ def test_kserves_zero_is_its_default():
 @pytest.mark.parametrize("timeout", [False, -1])
 def test_litserve_may_have_no_timeout(timeout):
     found = servers.parse(f"LitServer(A(max_batch_size=8), timeout={timeout}, devices='auto')")
-    assert (found.timeout_ms, found.servers, found.unused) == (None, 1, {"devices": "auto"})
+    assert (found.timeout_ms, found.servers) == (None, 1)
+    assert found.notes == ("devices='auto' means every device; batchsim simulates one",)
 
 
 def test_what_a_file_cannot_say_stands_in_a_comment_of_its_own():

@@ -120,7 +120,8 @@ SCRIPTS = {
 def test_a_command_is_read_and_edited_wherever_its_words_stand(text):
     found = servers.parse(text)
     assert found.settings == {"model": "m", "max_num_seqs": 64, "block_size": 32}
-    assert (found.unknown, found.notes) == ({}, (NO_MEMORY,))
+    small = "max_num_batched_tokens as on a small card"
+    assert (found.unknown, found.notes) == ({}, (f"{NO_MEMORY}; without a gpu, {small}",))
     assert servers.edited(text, bs.Continuous(77, 2048, block_size=32)).text == text.replace("64", "77")
 
 
@@ -231,7 +232,9 @@ def test_what_stands_alone_after_the_model_is_listed_and_files_are_none_of_it():
 def test_it_is_noted_that_a_second_file_is_not_read_and_that_memory_is_not_said():
     notes = servers.parse("vllm serve m --config more.yaml").notes
     assert [any(word in note for note in notes) for word in ("more.yaml", "memory")] == [True, True]
-    assert not servers.parse("vllm serve m --num-gpu-blocks-override 100").notes
+    (note,) = servers.parse("vllm serve m --num-gpu-blocks-override 100").notes
+    assert note == "without a gpu, max_num_seqs, max_num_batched_tokens as on a small card"
+    assert not servers.config("vllm", num_gpu_blocks_override=100, gpu="h100").notes
 
 
 def test_a_yaml_may_say_numbers_as_text_as_the_command_line_does():
