@@ -21,11 +21,13 @@ OF_WORKERS = Node(0, 0, (0, 0))  # the replicas of those that a leader stands fo
 MOST_MANIFESTS = 50  # in a script
 _FILES = ("envFrom", "env_file")  # which set variables of a container
 ELSEWHERE = "variables of another file are not read, and may set more"
+OTHERS = "only the command of this file is read: the rest may set replicas and limits"
+_RUN = re.compile(r"(^|_)(run|command|cmd|script|shell|entrypoint)$")  # a key whose text is a script
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
 _DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
 _UNIT = re.compile(r"^(ExecStart[ \t]*=|\[Container\])", re.MULTILINE)
-_CONTINUED = re.compile(r"\\[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
+_CONTINUED = re.compile(r"\\{1,2}[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
 _INSTRUCTION = re.compile(
     r"^[ \t]*(?P<key>[A-Za-z]+)(?:[ \t]*=[ \t]*((?<=ExecStart=)[-@:+!]+)?|[ \t]+)"
     rf"(?P<rest>(?:{_CONTINUED.pattern}|[^\n])*)",
@@ -39,7 +41,7 @@ def commands_of(text: str) -> list[Command]:
         raise ValueError(f"the text must be a script or a manifest, got a template{RENDERED}")
     if _DOCKERFILE.match(text):
         return _of_dockerfile(_without_heredocs(text))
-    if _UNIT.search(text):
+    if _UNIT.search(text) and not _HEREDOC.search(text):
         return _of_unit(text)
     if shell.YAML.match(text):
         return _of_manifest(text)
@@ -50,7 +52,8 @@ def commands_of(text: str) -> list[Command]:
         raise ValueError(f"a script must have at most {MOST_MANIFESTS} manifests, got {count:,}")
     for begin, end in script.manifests:  # that the script applies or saves
         with contextlib.suppress(ValueError):
-            found += _of_manifest(_blanked(text[:begin]) + text[begin:end])
+            part = _blanked(text[:begin]) + text[begin:end]
+            found += _of_unit(part, script.known) if _UNIT.search(part) else _of_manifest(part)
     return found
 
 
@@ -87,9 +90,10 @@ def _of_manifest(text: str) -> list[Command]:
         if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
         for command in _commands(text, container, replicas, maps, image="services" in root.items)
     ]
-    jobs = [each for root in roots if (each := root.find("spec.entrypoint")) and isinstance(each.value, str)]
-    texts = [_word(text, job) for job in jobs]  # of Ray
-    found += [command for each in texts for command in commands(each.raw, each.at)]
+    for root in roots:
+        other = [] if {"kind", "services"} & {*root.items} else [Remark(root.at, OTHERS)]
+        for script in (_word(text, node) for node in _scripts(root)):
+            found += [replace(each, remarks=each.remarks + other) for each in commands(script.raw, script.at)]
     users = {word.text.rpartition("/")[2]: each for each in found for word in each.words}
     data = [each for root in maps.values() for each in root.items["data"].items.items()]
     for key, node in data:  # scripts, and who runs them
@@ -113,6 +117,14 @@ def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node 
     for name, inner in node.items.items():
         worker = name == "workerTemplate" and "leaderTemplate" in node.items
         yield from _containers(inner, OF_WORKERS if worker else replicas)
+
+
+def _scripts(node: Node) -> Iterator[Node]:
+    """Yield the texts that a program runs as commands, such as Ray's entrypoints, outside of containers."""
+    for name, inner in node.items.items() if _image(node) is None else ():
+        if _RUN.search(name) and isinstance(inner.value, str):
+            yield inner
+        yield from _scripts(inner)
 
 
 def _image(container: Node) -> Node | None:
@@ -185,9 +197,9 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
         yield match["key"], rest, match.start("rest")
 
 
-def _of_unit(text: str) -> list[Command]:
+def _of_unit(text: str, known: Known | None = None) -> list[Command]:
     """Return the commands of a unit of systemd, whose empty ExecStart removes those before, or of Quadlet."""
-    found, variables, known = list[Command](), dict[str, Word](), Known()
+    found, variables, known = list[Command](), dict[str, Word](), Known(known or {})
     image, unread = list[Word](), list[Remark]()
     for key, rest, at in _instructions(text):
         if key == "Environment":
@@ -286,6 +298,8 @@ def _word(text: str, node: Node) -> Word:
         raw, at = raw[1:-1], at + 1
     elif raw[:1] in ("|", ">"):  # a block, below its sign
         below = raw.partition("\n")[2]
-        raw, at = below.replace("\n", " ") if raw[0] == ">" else below, at + len(raw) - len(below)
+        raw, at = below, at + len(raw) - len(below)
+    if text[node.span[0] : node.span[0] + 1] != "|":  # its lines are one, with or without a backslash
+        raw = re.sub(r"\\?\n", lambda end: " " * len(end[0]), raw)
     plain = raw if "{{" in raw and "{{" not in plain else plain  # as blanked in `_of_manifest`
     return Word(Source(plain) if re.search(r"\$[({]|\{\{", plain) else plain, raw, at)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _SHELLS = re.compile(r"\b(cat|tee|(ba)?sh|ssh|docker)\b")  # whose heredocs may be scripts
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
-YAML = re.compile(  # the first key of such a text
+YAML = re.compile(  # the first key of such a text, or the first section of a unit of systemd
     r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
-    r"(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)"
+    r"(?:(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)|\[(?:Unit|Service|Container)\])"
 )
 # $NAME, $@, ${NAME}, ${NAME[@]}, ${NAME:-default}, and $(NAME) of Kubernetes.
 _EXPANSION = re.compile(
