@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from batchsim.scenario.data_sheets import KVBlocks, card_named, kv_blocks, model_named
-from batchsim.servers.registry import ALL
+from batchsim.servers.registry import ALL, with_more
 from batchsim.servers.server import ServerConfig
 
 MODELS = "model", "model_path", "model_id"  # what servers call the setting for the model
@@ -37,12 +37,11 @@ def blocks(name: str, block_size: int = 16) -> KVBlocks | None:
 
 def on_card(config: ServerConfig, known: Mapping[str, str]) -> ServerConfig:
     """Return a config with the memory of a known card, if it leaves out the card of the same known model."""
-    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
+    given = config.settings
     model = next((given[name] for name in MODELS if name in given), None)
     with suppress(ValueError):  # a model without a data sheet
         if known and model and "gpu" not in given and model_named(model) is model_named(known["model"]):
-            meant = ALL[config.server].configure(given | {"gpu": known["gpu"]})
-            return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
+            return with_more(config, {"gpu": known["gpu"]})
     return config
 
 
@@ -57,6 +56,4 @@ def with_memory(config: ServerConfig, kv_blocks: int | None) -> ServerConfig:
         return config
     own, rule = ALL[config.server], replace(config.rule, kv_blocks=kv_blocks)  # type: ignore[type-var]
     before, after = (own.extras(replace(config, rule=each)) for each in (config.rule, rule))
-    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
-    meant = own.configure(given | {name: each for name, each in after.items() if before.get(name) != each})
-    return replace(config, rule=meant.rule, settings=meant.settings, notes=meant.notes)
+    return with_more(config, {name: each for name, each in after.items() if before.get(name) != each})

@@ -1,5 +1,7 @@
 """The servers by name, and the meaning of their settings."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +23,15 @@ TOKEN_SERVERS = _servers("vllm sglang tgi tensorrt_llm orca")
 # The servers whose rules limit tokens, and need requests with sizes.
 SIZE_SERVERS = _servers("tei")
 ALL = SERVERS | SIZE_SERVERS | TOKEN_SERVERS
+
+
+def with_more(config: ServerConfig, settings: Mapping[str, Any]) -> ServerConfig:
+    """Return a config with more of its server's settings; what else its file says stays."""
+    given = {name: value for name, value in config.settings.items() if name not in config.unknown}
+    before, meant = (ALL[config.server].configure(each) for each in (given, given | dict(settings)))
+    changed = {name: getattr(meant, name) for name in ("rule", "servers", "settings", "captured")}
+    notes = (*meant.notes, *(note for note in config.notes if note not in before.notes))
+    return replace(config, **changed, notes=notes)
 
 
 def config(server: str, **settings: Any) -> ServerConfig:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from batchsim import _check
 from batchsim._format import listed
@@ -10,7 +9,7 @@ from batchsim.scenario import Scenario
 from batchsim.servers.linter import batches, tokens
 from batchsim.servers.linter.finding import Finding, Findings, Note, measured
 from batchsim.servers.linter.trial import P99, Trial
-from batchsim.servers.registry import ALL, TOKEN_SERVERS
+from batchsim.servers.registry import ALL, TOKEN_SERVERS, with_more
 from batchsim.servers.server import ServerConfig
 
 REQUESTS = 50_000
@@ -50,9 +49,7 @@ def lint(
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     server = ALL[config.server]
     if cores is not None and server.per_core and server.per_core not in config.settings:
-        known = {name: each for name, each in config.settings.items() if name not in config.unknown}
-        meant = server.configure(known | {server.per_core: _check.whole("cores", cores)})
-        config = replace(meant, unused=config.unused, unknown=config.unknown, places=config.places)
+        config = with_more(config, {server.per_core: _check.whole("cores", cores)})
     whole, of_tokens = scenario.workload.max_requests, config.server in TOKEN_SERVERS
     requests = _check.whole("requests", (whole or REQUESTS) if requests is None else requests)
     if of_tokens:
