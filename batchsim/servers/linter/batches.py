@@ -102,14 +102,11 @@ def too_long(trial: Trial) -> Iterator[Finding]:
 
 def p99_finding(code: str, sentence: str, now: Outcome, found: Outcome, remedy: str = "") -> Finding:
     """Return a finding whose number is the load if too high, else the loss if over 1 %, else the p99."""
-    effect = found.effect_over(now)
-    if now.overloaded:
-        return Finding(code, sentence, "load", now.load, found.load, effect, found.change, remedy)
-    if now.p99_ms == math.inf:
-        return Finding(code, sentence, "loss", now.loss, found.loss, effect, found.change, remedy)
-    lossless = now.loss == found.loss == 0
-    key = "p99_ms" if lossless else "p99_all_ms"
-    return Finding(code, sentence, key, now.p99_ms, found.p99_ms, effect, found.change, remedy)
+    key = name = "load" if now.overloaded else "loss" if now.p99_ms == math.inf else "p99_ms"
+    if key == "p99_ms" and not now.loss == found.loss == 0:
+        key = "p99_all_ms"
+    values = getattr(now, name), getattr(found, name)
+    return Finding(code, sentence, key, *values, found.effect_over(now), found.change, remedy)
 
 
 def proposal(
@@ -311,16 +308,6 @@ def handler_blocks(trial: Trial) -> Iterator[Finding]:
         yield from proposal("handler-blocks", what, trial.now, trial.outcome(handler="async"), MATTERS)
 
 
-def _cures(found: Outcome | None, now: Outcome) -> bool:
-    return found is not None and not found.overloaded and found.loss <= CURED * now.loss
-
-
-def _loss(code: str, sentence: str, now: Outcome, found: Outcome) -> Finding:
-    return Finding(
-        code, sentence, "loss", now.loss, found.loss, max(found.effect_over(now), 1.0), found.change
-    )
-
-
 def _least(limit: Any) -> Any:
     """Return the smallest of limits by priority level, or the only limit."""
     return min(limit.values(), default=None) if isinstance(limit, Mapping) else limit
@@ -332,23 +319,26 @@ def loses(trial: Trial) -> Iterator[Finding]:
     timeout_ms, limit = (_least(each) for each in (now.scenario.timeout_ms, now.scenario.queue_limit))
     if now.overloaded or not now.scenario.can_lose or now.loss < LOSES:
         return
+
+    def cures(found: Outcome | None) -> bool:
+        return found is not None and not found.overloaded and found.loss <= CURED * now.loss
+
+    tried: list[tuple[str, str, Outcome | None]] = []
     if "max_latency_ms" in trial.settings:
-        found = trial.outcome(max_latency_ms=trial.server.default("max_latency_ms"))
-        if found is not None and _cures(found, now):
-            what = f"{trial.said('max_latency_ms')} is not a wait"
-            why = "slower requests are refused"
-            yield _loss("latency-limit-as-wait", f"{what}: {why}.", now, found)
+        what = f"{trial.said('max_latency_ms')} is not a wait: slower requests are refused"
+        usual = trial.outcome(max_latency_ms=trial.server.default("max_latency_ms"))
+        tried.append(("latency-limit-as-wait", what, usual))
     elif timeout_ms is not None and words.wait and rule.max_wait_ms >= timeout_ms and rule.enough > 1:
-        found = best([each for each in shorter(trial) if _cures(each, now)])
-        if found is not None:
-            waits = f"{words.wait} lets a batch wait for {typed_duration(rule.max_wait_ms)}"
-            gone = f"requests time out after {typed_duration(timeout_ms)}"
-            yield _loss("timeout-below-wait", f"{waits}, but {gone}.", now, found)
+        what = f"{words.wait} lets a batch wait for {typed_duration(rule.max_wait_ms)}"
+        what += f", but requests time out after {typed_duration(timeout_ms)}"
+        tried.append(("timeout-below-wait", what, best([*filter(cures, shorter(trial))])))
     if limit is not None and words.queue and limit < rule.enough:
-        found = trial.outcome(**{words.queue: 4 * rule.enough})
-        if found is not None and _cures(found, now):
-            refused = f"{words.queue}={limit} refuses requests before a batch of {rule.enough:,} is full"
-            yield _loss("queue-limit-below-size", f"{refused}.", now, found)
+        what = f"{words.queue}={limit} refuses requests before a batch of {rule.enough:,} is full"
+        tried.append(("queue-limit-below-size", what, trial.outcome(**{words.queue: 4 * rule.enough})))
+    for code, what, found in tried:
+        if found is not None and cures(found):
+            effect = max(found.effect_over(now), 1.0)
+            yield Finding(code, f"{what}.", "loss", now.loss, found.loss, effect, found.change)
 
 
 def overload(trial: Trial) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Findings about language models' servers: memory, budgets, and defaults that depend on the card."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from batchsim._format import listed, number
@@ -31,6 +31,12 @@ def _better(found: Outcome | None, now: Outcome, key: str = "mean_latency_ms") -
     if found is None or _mean(found, key) > (1 - MATTERS) * _mean(now, key):
         return False
     return _mean(found, "mean_latency_ms") <= 1.02 * _mean(now, "mean_latency_ms")
+
+
+def _lowest(tried: Iterable[Outcome | None], now: Outcome) -> Outcome | None:
+    """Return the outcome with the lowest mean latency among those that are better."""
+    fits = [each for each in tried if each is not None and _better(each, now)]
+    return min(fits, key=lambda each: _mean(each, "mean_latency_ms"), default=None)
 
 
 def _of_memory(trial: Trial) -> tuple[float, float]:
@@ -71,11 +77,7 @@ def beyond_memory(trial: Trial) -> Iterator[Finding]:
         return
     # The best number may exceed the mean, because requests do not peak together.
     parts = [max(int(fit * part), 1) for part in (1.5, 1.25, 1.0, 0.85, 0.7)]
-    tried = [trial.outcome(**{name: part}) for part in parts if part < seats]
-    found = min(
-        (each for each in tried if each is not None and _better(each, now)),
-        key=lambda each: _mean(each, "mean_latency_ms"), default=None,
-    )  # fmt: skip
+    found = _lowest((trial.outcome(**{name: part}) for part in parts if part < seats), now)
     if found is not None:
         room = f"memory has room for {int(fit):,} requests, at {int(held):,} tokens each on average"
         what = f"{trial.said(name)} is more than memory holds: {room}."
@@ -144,11 +146,7 @@ def off_ladder(trial: Trial) -> Iterator[Finding]:
         return
     larger = ((each, trial.outcome(**{name: each})) for each in range(seats + 1, 2 * seats + 1))
     above = next((found for each, found in larger if found is not None and _captured(found, each)), None)
-    tried = [each for each in (trial.outcome(**{name: most}), above) if each is not None]
-    found = min(
-        (each for each in tried if _better(each, now)),
-        key=lambda each: _mean(each, "mean_latency_ms"), default=None,
-    )  # fmt: skip
+    found = _lowest((trial.outcome(**{name: most}), above), now)
     if found is not None:
         what = f"{trial.said(name)} is not a captured size: {_launched(most, seats)}."
         yield _finding("limit-off-ladder", what, "mean_latency_ms", now, found)
