@@ -1,13 +1,14 @@
 """BentoML: @bentoml.api(batchable=True)."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedCork
-from batchsim.servers import language
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.python_calls import Callee, PythonForm
+from batchsim.servers.language import ENGINE
 from batchsim.servers.server import Server, ServerConfig, Words
 
 LIMIT = "max_latency_ms"
@@ -47,7 +48,7 @@ def _settle(document: Document) -> None:
         del document.settings["batchable"]
         if document.settings.get("max_batch_size") == 1:
             document.note("BentoML 1.4 stops at its first batch with a max_batch_size of 1")
-    elif language.in_program(document.text):
+    elif re.search(ENGINE, document.text):
         raise ValueError("a BentoML service must have a batchable api, got none")
     else:
         size = document.settings.get("max_batch_size")

@@ -17,7 +17,7 @@ from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.servers.formats.document import Document, Node, Section
-from batchsim.servers.language import in_program
+from batchsim.servers.language import ENGINE, IN_ENGINE
 from batchsim.servers.registry import ALL, SERVERS, SIZE_SERVERS, TOKEN_SERVERS
 from batchsim.servers.server import Format, Server, ServerConfig, describe_limit, describe_timeout
 
@@ -68,9 +68,9 @@ def document(
         return _read(*_recognised(text, server, None if path is None else Path(path)), text, which)
     except ValueError as error:
         rule = re.match(r"(.*, |.*; )got (none|neither|a file that only)\b", str(error), re.DOTALL)
-        if rule is None or not (got := in_program(text)):
+        if rule is None or not re.search(ENGINE, text):
             raise
-        raise ValueError(f"{rule[1]}got {got}") from None
+        raise ValueError(f"{rule[1]}got {IN_ENGINE}") from None
 
 
 def _read(server: Server, form: Format, text: str, which: str | None) -> Document:

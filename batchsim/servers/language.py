@@ -1,7 +1,6 @@
 """Shared by the presets of language models' servers: cards, memory, and the settings that are written."""
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,20 +26,12 @@ CAVEATS = {
 # Keys of the one server's YAML file that the other's has not.
 OPTIONS = "kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num_tokens|print_iter_log"
 # A program of vLLM's engine, which no format reads, and what a refusal of it received.
-ENGINE = r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
-COMMAND = (
-    r"\b(vllm\W{1,40}serve|vllm\.entrypoints|sglang\.launch_server|text-generation-launcher|trtllm-serve)\b"
+ENGINE = (
+    r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
+    r"|['\"](text-generation-launcher|vllm(['\"],)?\s{1,40}['\"]?serve)\b"
 )
+IN_ENGINE = "an engine in a program, which batches inside: read it as a command, vllm serve MODEL --..."
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"
-
-
-def in_program(text: str) -> str:
-    """Return what a refusal of a program received if it runs an engine; "" for another text."""
-    command = re.search(r"^(import|from) \w", text, re.MULTILINE) and re.search(COMMAND, text)
-    if not command and not re.search(ENGINE, text):
-        return ""
-    name, such = (re.sub(r"[^\w.-]+", " ", command[0]),) * 2 if command else ("vLLM", "vllm serve")
-    return f"{name} in a program, which batches inside: read its settings as a command, {such} MODEL --..."
 
 
 def card_of(gpu: Any) -> Card | None:

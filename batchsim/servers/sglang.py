@@ -16,6 +16,7 @@ LARGEST, UNKNOWN = (16_384, 512), (4096, 160)
 START, LEAST = 0.7, 0.14  # the first ratio, and the part of it to which it decays
 FEWEST, MOST_RUNNING = 2048, 4096  # the bounds of the default max_running_requests
 CUDA_GIB = 0.5  # used by CUDA itself
+SHARES = 1.0, 0.3  # of the conservativeness: of an engine alone, and of those that share the attention
 
 
 def chunk_of(gpu: Any = None) -> int:
@@ -124,18 +125,14 @@ def config(
     max_running_requests, this number is captured, too (cuda_graph_runner.py).
     """
     limit, given = language.maybe_whole("SGLang's max_queued_requests", max_queued_requests), dict(settings)
-    if enable_dp_attention and dp_size > 1:
-        chunk, seats = settings.get("chunked_prefill_size"), settings.get("max_running_requests")
-        chunk = chunk_of(settings.get("gpu")) if chunk is None else chunk
-        chunk = _check.whole("SGLang's chunked_prefill_size", chunk, at_least=-1, at_most=MOST)
-        settings["chunked_prefill_size"] = chunk if chunk <= 0 else max(chunk // dp_size, 1)
-        if seats is not None:
-            seats = _check.whole("SGLang's max_running_requests", seats)
-            settings["max_running_requests"] = max(seats // dp_size, 1)
-        careful = settings.get("schedule_conservativeness", 1.0)
-        careful = _check.real("SGLang's schedule_conservativeness", careful, at_least=0)
-        settings["schedule_conservativeness"] = 0.3 * careful
     rule = sglang(**settings)
+    if enable_dp_attention and dp_size > 1:
+        if rule.max_num_batched_tokens < language.UNCUT:
+            settings["chunked_prefill_size"] = max(rule.max_num_batched_tokens // dp_size, 1)
+        if settings.get("max_running_requests") is not None:
+            settings["max_running_requests"] = max(rule.max_num_seqs // dp_size, 1)
+        settings["schedule_conservativeness"] = SHARES[True] * settings.get("schedule_conservativeness", 1.0)
+        rule = sglang(**settings)
     if enable_dp_attention and dp_size > 1 and rule.kv_blocks:
         # Of all cards, with the memory of a step reserved before the chunk is divided.
         whole = sglang(**given | {"max_total_tokens": None}).kv_blocks or MOST * dp_size
@@ -159,24 +156,25 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     rule = target.rule
     assert isinstance(rule, Continuous)
     cut = rule.chunked and rule.max_num_batched_tokens < MOST
+    engines = target.settings.get("dp_size", 1) if target.settings.get("enable_dp_attention") else 1
     settings: dict[str, Any] = {
-        "max_running_requests": rule.max_num_seqs,
+        "max_running_requests": rule.max_num_seqs * engines,  # which they divide
         "max_total_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
         "context_length": rule.max_model_len,
         "cuda_graph_bs_decode": language.sizes_of(target),
-        "chunked_prefill_size": rule.max_num_batched_tokens if cut else -1,
+        "chunked_prefill_size": rule.max_num_batched_tokens * engines if cut else -1,
     }
     if isinstance(rule, NewTokenRatio):
         settings |= {
             "page_size": rule.block_size, "max_prefill_tokens": rule.max_prefill_tokens,
-            "schedule_conservativeness": _conservativeness(rule.init_new_token_ratio),
+            "schedule_conservativeness": _conservativeness(rule.init_new_token_ratio) / SHARES[engines > 1],
             "enable_mixed_chunk": rule.mixed, "enable_prefill_delayer": rule.prefill_delayer,
         } | {f"prefill_delayer_{name}": getattr(rule, name) for name in DELAYS}  # fmt: skip
     return language.without_defaults(
-        settings, page_size=1, max_prefill_tokens=16_384, schedule_conservativeness=1.0,
-        enable_mixed_chunk=False, enable_prefill_delayer=False,
-        prefill_delayer_queue_min_ratio=0, prefill_delayer_max_delay_ms=5000,
-        prefill_delayer_token_usage_low_watermark=0,
+        settings | {"dp_size": engines, "enable_dp_attention": engines > 1}, dp_size=1,
+        enable_dp_attention=False, page_size=1, max_prefill_tokens=16_384, schedule_conservativeness=1.0,
+        enable_mixed_chunk=False, enable_prefill_delayer=False, prefill_delayer_queue_min_ratio=0,
+        prefill_delayer_max_delay_ms=5000, prefill_delayer_token_usage_low_watermark=0,
     )  # fmt: skip
 
 

@@ -161,20 +161,15 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
 
 
 # What starts vLLM on a CPU, and the sequences of each process there (get_batch_defaults of arg_utils.py).
-CPU_IMAGE = r"[^-=\s][^=\s]{0,200}vllm[^=\s]{0,200}-cpu\b"
-ON_CPU = re.compile(r"\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)")
-OLD_IMAGE = r"[^-=\s][^=\s]{0,200}vllm-openai:v?(0\.[0-7])\b"
-
-
-def _image(name: str, words: str, text: str) -> re.Match[str] | None:
-    """Return an image of this name, among the words of a command or elsewhere in a manifest."""
-    return re.search(rf"^{name}", words, re.MULTILINE) or re.search(rf"\bimage\s*:[\s'\"]*{name}", text)
+ON_CPU = re.compile(r"(?m)\bVLLM_CPU_(KVCACHE|OMP|NUM_OF|SGL|MOE)|^[^-=\s][^=\s]{0,99}vllm[^=\s]{0,99}-cpu\b")
+OLD_IMAGE = re.compile(r"(?m)^[^-=\s][^=\s]{0,99}vllm-openai:v?(0\.[0-7])\b")
 
 
 def _complete(document: Document, words: str, text: str) -> None:
-    if old := _image(OLD_IMAGE, words, text):
+    words = "\n".join([words, *re.findall(r"\bimage\s*:[\s'\"]*(\S+)", text)])
+    if old := OLD_IMAGE.search(words):
         document.note(f"of vLLM {old[1]}, the rule is that of 0.19; before 0.8, prompts run first and whole")
-    if not ON_CPU.search(words) and not _image(CPU_IMAGE, words, text):
+    if not ON_CPU.search(words):
         return
     document.note("on a CPU, max_num_seqs is by default 128 for each process in parallel")
     given = document.unused | document.settings

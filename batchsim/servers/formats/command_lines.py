@@ -27,15 +27,6 @@ ABOUT = re.compile(
 )
 
 
-def image_of(name: str) -> str:
-    """Return a pattern of the images of this name: neither paths nor addresses of pages.
-
-    >>> [bool(re.search(image_of("tgi"), each)) for each in ("ghcr.io/acme/tgi:3", "../tgi/", "a/tgi.tpl")]
-    [True, False, False]
-    """
-    return rf"(?<!\S)(?![./~]|https?:)\S*?\b{name}(?=[\s:@-]|$)\S*"
-
-
 def flags_of(server: str) -> dict[str, str]:
     """Return a server's flags, each with the kind of its value.
 

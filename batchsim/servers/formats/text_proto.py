@@ -105,7 +105,7 @@ def parse(text: str, kind: Any, document: Document) -> Node:
         words = re.sub(r"^\d+:\d+ : ", "", str(error)).replace("batchsim.", "")
         words = re.sub(r"^'.*': (?=[A-Z])", "", words, flags=re.DOTALL)  # the source line
         end = (len(lines), len(lines[-1]) + 1)  # without a place, the text ends too early
-        if re.search(r"\$\{|\{\{", text) or re.search(r"parse \w+: [A-Z_]{2,}$", words):
+        if re.search(r"\$\{|\{\{", text) or re.search(r"(parse \w+: [A-Z_]{2,}| named \w+_\.)$", words):
             words += "; a template must be filled in first"
         raise refused(words, end if None in place else place) from None
     return root
