@@ -140,7 +140,7 @@ def test_a_command_without_the_shell_is_one_line_with_the_extra_that_it_needs(co
     ("ask", "refusal"),
     [
         (
-            lambda: bs.device.replay(THREE, list, [1, 2, 3]),
+            lambda: bs.device.replay(THREE, list, inputs=[1, 2, 3]),
             "a run on the wall clock needs a computer with batchsim, got a browser: docs/install.md",
         ),
         (

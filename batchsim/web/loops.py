@@ -1,35 +1,36 @@
 """The compiled loops for a browser's Python: `python -m batchsim.web.loops` writes loops.wasm and loops.json.
 
-Some runs show the types with which Python calls each loop, and each of these becomes an export.
+Some runs in plain Python show the types with which each loop is called, and each of these becomes an export.
+Names of runs behind it (`RUNS`) leave out the others, which takes less time.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, attr-defined"
 
+import hashlib
 import importlib
 import json
 import os
-import pkgutil
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from batchsim.engines import compiled
-from batchsim.engines.compiled import rule_calls
-from batchsim.engines.compiled.backend import as_dtype, types
+from batchsim.engines.compiled import jit
+from batchsim.engines.compiled.backend import as_dtype, typeof, types
 from batchsim.engines.compiled.browser import code_of
 from batchsim.engines.compiled.cells import fields_of
-from batchsim.scenario import Affine, Poisson, Scenario
-from batchsim.scenario.rules import RULES
-from batchsim.simulate import KEEP, simulate
-from batchsim.view.explorer.runs import Stored
-from batchsim.view.explorer.state import DEFAULTS
-from batchsim.web.calls import usual
-from batchsim.web.wasm import PLAIN, module_of
 
 HERE = Path(__file__).parent
+KEPT = HERE.parents[1] / "build" / "web" / "loops"  # each compiled export, for the next module
+FEW = 50  # requests of a run, in plain Python
+RUNS = "requests", "tokens", "limited", "rules"
+RESULTS = {"none": "", "int64": "q", "float64": "d", "bool": "?"}  # as `struct` names what a loop returns
+Calls = dict[tuple[str, str, tuple[Any, ...]], None]  # of loops: their modules, names, and arguments' types
 
 
 def name_of(kind: Any) -> str:
@@ -43,55 +44,73 @@ def name_of(kind: Any) -> str:
     return next(code for each, code in kinds if isinstance(kind, each))
 
 
-def returned(kind: Any) -> str:
-    """Return what a loop returns, as `struct` names it."""
-    if isinstance(kind, types.NoneType):
-        return ""
-    return "".join(map(name_of, fields_of(kind))) if isinstance(kind, types.BaseTuple) else name_of(kind)
+def note(*runs: str) -> Calls:
+    """Run what users run, and return the calls of loops. Loops must not be compiled, nor imported yet."""
+    calls: Calls = {}
 
+    def noted(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        @wraps(function)
+        def run(*args: Any) -> Any:
+            calls[function.__module__, function.__name__, tuple(map(typeof, args))] = None
+            return function(*args)
 
-def run_all() -> None:
-    """Make Python call each loop with the types that a user's runs have."""
-    rule_calls.IS_COMPILED = False  # a loop for each rule: a module has no addresses of Python's functions
-    for state in (DEFAULTS["requests"], DEFAULTS["tokens"], DEFAULTS["requests"].replace(queue_limit=1000)):
+        return run
+
+    jit.compiled = noted
+    from batchsim.scenario import Affine, Poisson, Scenario
+    from batchsim.scenario.rules import RULES
+    from batchsim.simulate import KEEP, simulate
+    from batchsim.view.explorer.runs import Stored
+    from batchsim.view.explorer.state import DEFAULTS
+    from batchsim.web.calls import usual
+
+    states = {**DEFAULTS, "limited": DEFAULTS["requests"].replace(queue_limit=1000)}
+    for state in (states[name] for name in runs if name in states):
         scenario = state.scenario()
-        state.kind.run(state, scenario, 2000, Stored(), moving=False)
+        if scenario.tokens is None:  # else its heat map takes a minute, and calls nothing that others do not
+            state.kind.run(state, scenario, FEW, Stored(), moving=False)
         for keep in KEEP:
-            simulate(scenario, 500, keep=keep).summary()
-    for rule in (usual(kind) for kind in RULES):
-        simulate(Scenario(Poisson(100), rule, Affine(5, 0.25), queue_limit=9), 100)
+            simulate(scenario, FEW, keep=keep).summary()
+    for rule in map(usual, RULES) if "rules" in runs else ():
+        simulate(Scenario(Poisson(100), rule, Affine(5, 0.25), queue_limit=9), FEW)
+    return calls
 
 
-def loops() -> dict[str, tuple[Any, Any]]:
-    """Return the loops that were called, with the arguments' types, by name and types."""
-    found = {}
-    for each in pkgutil.iter_modules(compiled.__path__):
-        module = importlib.import_module(f"{compiled.__name__}.{each.name}")
-        for loop in vars(module).values():
-            if getattr(loop, "__module__", "") == module.__name__ and hasattr(loop, "signatures"):
-                for kinds in loop.signatures if "no_cpython_wrapper" not in loop.targetoptions else ():
-                    found[f"{loop.__name__} tuple({','.join(map(name_of, kinds))})"] = loop, kinds
-    return found
+def build(calls: Calls) -> None:
+    """Write both files, in a process without optimised loops."""
+    from batchsim.web.wasm import module_of
 
-
-def main() -> None:
-    """Write both files."""
-    run_all()
-    found = {
-        f"{loop.__name__}_{at}": (name, loop, kinds)
-        for at, (name, (loop, kinds)) in enumerate(loops().items())
-    }
-    exports = {
-        name: (export, returned(loop.overloads[kinds].signature.return_type))
-        for export, (name, loop, kinds) in found.items()
-    }
-    code = module_of({export: (loop.py_func, kinds) for export, (_, loop, kinds) in found.items()})
+    entries, names = {}, {}
+    for module, name, kinds in calls:
+        loop = getattr(importlib.import_module(module), name)
+        called = f"{name} tuple({','.join(map(name_of, kinds))})"
+        export = names[called] = f"{name}_{hashlib.sha256(called.encode()).hexdigest()[:8]}"
+        entries[export] = getattr(loop, "py_func", loop), kinds
+    code, results = module_of(entries, KEPT)
+    exports = {called: (export, RESULTS[results[export]]) for called, export in names.items()}
     (HERE / "loops.wasm").write_bytes(code)
     (HERE / "loops.json").write_text(json.dumps(exports), "utf-8")
 
 
+def main(*runs: str) -> None:
+    """Note the calls in one process, and compile their loops in another."""
+    from batchsim.web.wasm import PLAIN
+
+    noting, building = (
+        [sys.executable, "-m", __spec__.name, "note", *runs],
+        [sys.executable, "-m", __spec__.name, "build"],
+    )
+    calls = subprocess.run(
+        noting, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True, stdout=subprocess.PIPE
+    )
+    subprocess.run(building, env=os.environ | PLAIN, check=True, input=calls.stdout)
+
+
 if __name__ == "__main__":
-    if os.environ.get("NUMBA_OPT") != PLAIN["NUMBA_OPT"]:  # in a process of its own, without optimised loops
-        again = subprocess.run([sys.executable, "-m", "batchsim.web.loops"], env=os.environ | PLAIN)
-        sys.exit(again.returncode)
-    main()
+    match sys.argv[1:]:
+        case "note", *runs:
+            sys.stdout.buffer.write(pickle.dumps(note(*runs)))
+        case ["build"]:
+            build(pickle.load(sys.stdin.buffer))
+        case runs:
+            main(*(runs or RUNS))

@@ -122,10 +122,10 @@ def build(*rules: str, quietly: bool = False, folder: Path | None = None) -> byt
         return file.read_bytes()
 
 
-def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> tuple[str, list[str]]:
-    """Return an entry as LLVM text, optimised, in which all but the entry is private.
+def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> dict[str, Any]:
+    """Return an entry: its LLVM text, optimised, in which all but the entry is private.
 
-    And the names of the modules of this package whose functions it contains.
+    And the names of the modules of this package whose functions it contains, and the type of its result.
     """
     import llvmlite.binding as llvm
 
@@ -151,7 +151,8 @@ def compiled_entry(name: str, function: Any, types: Any, machine: Any) -> tuple[
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return str(module), modules
+    result = str(loop.overloads[signature].signature.return_type)
+    return {"text": str(module), "modules": modules, "result": result}
 
 
 def names_in(mangled: str) -> list[str]:
@@ -193,39 +194,43 @@ def constants(value: Any, depth: int = 2) -> str:
     return repr(getattr(value, "_fields", ""))  # of a named tuple
 
 
-def module_of(entries: Mapping[str, tuple[Any, tuple[Any, ...]]], folder: Path | None = None) -> bytes:
-    """Return a module that exports functions by their names, each with the types of its arguments.
+def module_of(
+    entries: Mapping[str, tuple[Any, tuple[Any, ...]]], folder: Path | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """Return a module that exports functions by their names, and the types of their results.
 
-    Each is compiled anew, unless the folder has it from the same code.
+    An entry is a function with the types of its arguments. Each is compiled anew, unless the folder has it
+    from the same code.
     """
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
-    whole = llvm.parse_assembly("")
+    whole, results = llvm.parse_assembly(""), {}
     for at, (name, (function, types)) in enumerate(entries.items(), 1):
         file, step = folder and folder / f"{name}.json", f"{name}, {at} of {len(entries)}"
-        if (text := file and kept_entry(file, types)) is None:
+        if (entry := kept_entry(file, types) if file else None) is None:
             print(f"compiling {step}", flush=True)
-            text, modules = compiled_entry(name, function, types, machine)
+            entry = compiled_entry(name, function, types, machine)
             if file:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                entry = {"modules": modules, "checksum": checksum_behind(modules, types), "text": text}
+                made = {"checksum": checksum_behind(entry["modules"], types), **entry}
                 with replacing(file) as into:
-                    into.write(json.dumps(entry).encode())
+                    into.write(json.dumps(made).encode())
         else:
             print(f"unchanged: {step}", flush=True)
-        whole.link_in(llvm.parse_assembly(text))
-    return linked(machine.emit_object(whole), entries)
+        whole.link_in(llvm.parse_assembly(entry["text"]))
+        results[name] = entry["result"]
+    return linked(machine.emit_object(whole), entries), results
 
 
-def kept_entry(file: Path, types: Any) -> str | None:
-    """Return an entry's LLVM text from its file; None unless the same code made it."""
+def kept_entry(file: Path, types: Any) -> dict[str, Any] | None:
+    """Return an entry from its file; None unless the same code made it."""
     with suppress(OSError, ValueError, LookupError, TypeError, ImportError):
         entry = json_of(bytes_of(file, LARGEST_ENTRY), file.name)
         if entry["checksum"] == checksum_behind(entry["modules"], types):
-            return str(entry["text"])
+            return {"text": str(entry["text"]), "result": str(entry["result"])}
     return None
 
 
@@ -233,7 +238,7 @@ def main(path: str, folder: str, *rules: str) -> None:
     """Write the module to a file."""
     from batchsim.web.entries import entries
 
-    Path(path).write_bytes(module_of(entries(*rules), Path(folder)))
+    Path(path).write_bytes(module_of(entries(*rules), Path(folder))[0])
 
 
 if __name__ == "__main__":

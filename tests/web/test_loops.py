@@ -6,7 +6,7 @@ from numba import typeof
 
 from batchsim.engines.compiled import browser, token_columns
 from batchsim.scenario.rules.rule import Threshold
-from batchsim.web.loops import name_of, returned
+from batchsim.web.loops import name_of
 
 VALUES = [
     1, 0.5, True, None, np.zeros(3), np.zeros((2, 3), np.int64), np.zeros(2, np.uint8), np.zeros(2, bool),
@@ -18,10 +18,6 @@ VALUES = [
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 def test_a_type_has_one_name(value):
     assert name_of(typeof(value)) == browser.code_of(value)
-
-
-def test_what_a_loop_returns_is_named_as_struct_names_it():
-    assert [returned(typeof(value)) for value in (None, 1, (1, 0.5))] == ["", "q", "qd"]
 
 
 def test_without_a_module_a_loop_is_plain_python(monkeypatch):
