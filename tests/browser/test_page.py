@@ -25,6 +25,7 @@ STATES = (
     "State(sizes='lognormal', service='padded', max_batch_units=2048)",
     "State(sizes='lognormal', rule='buckets')",
     "State(sizes='lognormal', rule='sorted_window')",
+    "State(watts=((1, 150),))",
 )
 TYPED = {
     "rate_per_s": "1200",
