@@ -188,7 +188,7 @@ _rows: dict[str, Control] = {
     **_described(*continuous.DELAYS, "waiting_served_ratio", "max_waiting_tokens", *continuous.WAITS),
     "overlap": choice("Overlap scheduler", "Whether a step is prepared while the last one computes", ON, RULE,
         {ON: "On: it waits meanwhile", OFF: "Off: it waits afterwards"}),
-    "token_map": choice("Heat map", "The two settings on the axes of the heat map", "budget", RULE,
+    "token_map": choice("Heat map over", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
         dict(zip(continuous.RESERVE, ("As needed, with preemption", "For its whole life"), strict=True))),
