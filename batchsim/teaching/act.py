@@ -6,7 +6,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from batchsim.teaching.output_capture import IN_THE_DARK
+from batchsim.teaching.output_capture import STYLE
 from batchsim.view.scripts import JS, widget
 from batchsim.view.theme import looks
 
@@ -16,7 +16,7 @@ class Act(anywidget.AnyWidget):
 
     # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(Path(__file__).with_name("act.js"))
-    _css = (JS / "play.css").read_text("utf-8") + IN_THE_DARK
+    _css = (JS / "play.css").read_text("utf-8") + STYLE
     part = traitlets.Unicode().tag(sync=True)
     given = traitlets.Dict().tag(sync=True)  # what the script needs
     looks = traitlets.Dict(looks()).tag(sync=True)

@@ -15,8 +15,16 @@ from IPython import get_ipython
 SHARP = 2  # pixels of a picture to one of the page
 # A still is drawn once, on white, and the reader may change the theme. The class is JupyterLab's own, for an
 # image that a cell returns and that says so. A widget brings the style: a page shows that of no other output.
-IN_THE_DARK = """[data-jp-theme-light="false"] :is(.batchsim-still, .jp-needs-light-background) {
+# ipywidgets gives each choice one line, and on a phone a choice takes several.
+STYLE = """[data-jp-theme-light="false"] :is(.batchsim-still, .jp-needs-light-background) {
   filter: invert(0.93) hue-rotate(180deg);
+}
+.batchsim-prediction .widget-radio-box label { display: flex; height: auto; line-height: 1.6; }
+.batchsim-prediction .widget-radio-box input { order: -1; flex: none; }
+.batchsim-prediction .widget-html-content { overflow-x: auto; }
+@media (max-width: 600px) {
+  img:is(.batchsim-still, .jp-needs-light-background) { max-width: max(100%, 480px) !important; }
+  .jp-OutputArea-output pre { word-break: normal !important; overflow-wrap: anywhere; }
 }"""
 # JupyterLab's own style breaks a line within words.
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -11,7 +11,7 @@ import ipywidgets as widgets
 import traitlets
 
 from batchsim import _check, _vote
-from batchsim.teaching.output_capture import IN_THE_DARK, WholeText, shown
+from batchsim.teaching.output_capture import STYLE, WholeText, shown
 from batchsim.teaching.progress import note_prediction
 from batchsim.teaching.progress_store import change
 from batchsim.view.scripts import widget
@@ -25,7 +25,7 @@ class Verdict(anywidget.AnyWidget):
     """The feedback on an answer; a page shows it at once, also while the kernel is busy."""
 
     _esm = widget(Path(__file__).with_name("verdict.js"))
-    _css = IN_THE_DARK
+    _css = STYLE
     value = traitlets.Unicode().tag(sync=True)
     told: traitlets.List[str] = traitlets.List().tag(sync=True)  # of each choice
 
