@@ -2,7 +2,7 @@
 
 import math
 
-from batchsim._format import decimals, whole_percent
+from batchsim._format import decimals, number, whole_percent
 from batchsim.result.metrics import COMPUTING, OF_ENERGY, Metrics
 from batchsim.scenario import Continuous
 from batchsim.scenario.tokens import a_request
@@ -38,8 +38,8 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     if s.get("padding"):
         lines["batches"] += f"; padding {s['padding']:.0%}"
     fleet = [f"{s['mean_replicas']:.2f} replicas on average"] if "mean_replicas" in s else []
-    fleet += [f"{s['cost_per_million']:.4g} per million requests"] if "cost_per_million" in s else []
-    fleet += [f"{s[key]:.4g} J a {key.rpartition('_')[2]}" for key in OF_ENERGY if key in s]
+    fleet += [f"{number(s['cost_per_million'], 4)} per million requests"] if "cost_per_million" in s else []
+    fleet += [f"{number(s[key], 4)} J a {key.rpartition('_')[2]}" for key in OF_ENERGY if key in s]
     if fleet:
         lines["cost"] = ", ".join(fleet)
     if "device_utilisation" in s:
@@ -62,8 +62,6 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     if not s["served"]:  # there are no numbers of requests
         lines = {name: lines[name] for name in ("requests", "throughput", "utilisation")}
     if rate_range_per_s is not None:
-        low, high = rate_range_per_s
-        lines["DRIFTING"] = (
-            f"from {low:.4g}/s to {high:.4g}/s: one percentile mixes them; look at the run over time"
-        )
+        low, high = (f"{number(each, 4)}/s" for each in rate_range_per_s)
+        lines["DRIFTING"] = f"from {low} to {high}: one percentile mixes them; look at the run over time"
     return lines

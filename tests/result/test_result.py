@@ -158,6 +158,22 @@ def test_a_closed_loop_prints_without_a_load():
     assert "nan" not in repr(closed)
 
 
+@pytest.mark.parametrize(
+    ("rate_per_s", "watts", "price", "line"),
+    [
+        (0.001, 700, 1e6, "per million requests, 698,813 J a request"),
+        (100_000, 1e-6, 1e-6, "0.0000002084 per million requests, 0.000000001125 J a request"),
+    ],
+)
+def test_a_cost_prints_in_digits_however_large_or_small_it_is(rate_per_s, watts, price, line):
+    power = {"watts": {1: watts, 4: 1.5 * watts}, "price_per_hour": price}
+    scenario = bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(4, 2), bs.Affine(1, 0.5), **power)
+    text = repr(bs.simulate(scenario, 200))
+    assert line in text
+    assert "e+" not in text
+    assert "e-" not in text
+
+
 @pytest.mark.parametrize("keep", ["all", "summary"])
 def test_a_warm_up_always_leaves_a_request(keep):
     result = bs.simulate(
