@@ -25,13 +25,9 @@ class Lab(Command):
     A file that you changed is never replaced: its newer version is named.
     """
 
-    options: list[str] | None = typer.Argument(
-        None, help="Options of JupyterLab, after --.", metavar="OPTION"
-    )
+    options: list[str] | None = typer.Argument(None, help="JupyterLab's options, after --.", metavar="OPTION")
     port: int = RUN("Port to listen on, on this machine only.", 8888)
-    notebooks: Path | None = OUTPUT(
-        "Open this folder of notebooks instead; nothing is copied.", metavar="FOLDER"
-    )
+    notebooks: Path | None = OUTPUT("Open this folder of notebooks; nothing is copied.", metavar="FOLDER")
 
     def run(self) -> None:
         _check.whole("--port", self.port, at_most=65_535)

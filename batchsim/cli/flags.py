@@ -262,9 +262,7 @@ class GridFlags(Command):
             if "max_batch_size" in options:
                 options["max_batch_size"] = [size for size in options["max_batch_size"] if size <= largest]
             if present:
-                options = {
-                    name: sorted({*listed, value_of(scenario, name)}) for name, listed in options.items()
-                }
+                options = {name: sorted({*each, value_of(scenario, name)}) for name, each in options.items()}
         if not own | options:
             example = "--over max_batch_size=1,2,4 or by the file's [over]"
             raise ValueError(f"an axis must be given, as {example}, got none")

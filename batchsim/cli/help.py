@@ -43,10 +43,8 @@ class GroupedCommand(TyperCommand):
                 for title in rare:
                     names = ", ".join(param.opts[0] for param, _ in groups[title])
                     lines = wrap(names, formatter.width - COLUMN - 4, break_on_hyphens=False)
-                    rows = [
-                        (f"{name:{COLUMN}}", line) for name, line in zip_longest([title], lines, fillvalue="")
-                    ]
-                    formatter.write_dl(rows)
+                    rows = zip_longest([f"{title:{COLUMN}}"], lines, fillvalue=" " * COLUMN)
+                    formatter.write_dl([*rows])
 
     def invoke(self, ctx: Any) -> Any:
         try:

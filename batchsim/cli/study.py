@@ -119,9 +119,7 @@ class Tune(JsonFlag, GridFlags, SLOFlags, TrafficFlags, ScenarioFlags):
     }  # fmt: skip
 
     prefer: str = RUN(
-        "cheapest (without a price: fewest servers), fastest or greenest.",
-        "cheapest",
-        metavar="WORD",
+        "cheapest (without a price: fewest servers), fastest or greenest.", "cheapest", metavar="WORD"
     )
     inputs: int | None = RUN(
         "Draws of other inputs, for a --measurement (default: 20) or a trace (default: none)."

@@ -14,7 +14,6 @@ from batchsim.view.theme import looks
 class Act(anywidget.AnyWidget):
     """A widget in which a student acts: the page sets `done`, and shows the `answer` to it."""
 
-    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(Path(__file__).with_name("act.js"))
     _css = (JS / "play.css").read_text("utf-8") + STYLE
     part = traitlets.Unicode().tag(sync=True)

@@ -58,9 +58,7 @@ class Classroom:
                 continue
             for other, each in alike[:1]:
                 what = f"the {'key' if record.key == each.key else 'name'} of {other}, {each.student}'s"
-                remedy = (
-                    "both are counted, so leave one out, or rename one with bs.teaching.progress().rename()"
-                )
+                remedy = "both count: leave one out, or rename one with bs.teaching.progress().rename()"
                 self.refused.append(f"{path}, {record.student}'s progress, has {what}: {remedy}")
             counted.append((path, record))
         self.refused = [*map(in_one_line, self.refused)]
@@ -86,18 +84,16 @@ class Classroom:
                 row[f"{lesson}_solved"] = sum(bool(each.solved_at) for each in tried)
                 row[f"{lesson}_tried"] = len(tried)
             all_tried = record.exercises.values()
-            rows.append(
-                row
-                | {
-                    "solved": sum(bool(each.solved_at) for each in all_tried),
-                    "tried": len(all_tried),
-                    "tries": sum(each.tries for each in all_tried),
-                    "predicted": len(record.predictions),
-                    "predicted_right": sum(each.right for each in record.predictions.values()),
-                    "last_at": _last_at(record).isoformat(timespec="seconds"),
-                    "batchsim": record.batchsim,
-                }
-            )
+            rows.append(row)
+            row |= {
+                "solved": sum(bool(each.solved_at) for each in all_tried),
+                "tried": len(all_tried),
+                "tries": sum(each.tries for each in all_tried),
+                "predicted": len(record.predictions),
+                "predicted_right": sum(each.right for each in record.predictions.values()),
+                "last_at": _last_at(record).isoformat(timespec="seconds"),
+                "batchsim": record.batchsim,
+            }
         return rows
 
     def hardest(self) -> list[Hard]:

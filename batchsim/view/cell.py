@@ -53,12 +53,12 @@ def announce(text: str) -> Callable[..., None]:
     return end
 
 
-def with_picture(bundle: Bundle, png: bytes, words: str) -> tuple[Bundle, Bundle]:
+def with_picture(shown: Any, png: bytes, words: str) -> tuple[Bundle, Bundle]:
     """Return what a cell shows of a widget, with a picture for readers without its kernel.
 
     A notebook that is open gets the picture as an output of its own: it is hidden while the widget is there.
     """
-    stored = b64encode(png).decode()
+    bundle, stored = shown[0] if isinstance(shown, tuple) else shown or {}, b64encode(png).decode()
     if notebook() is None:
         return bundle | {PNG: stored}, {PNG: {"alt": words}}
     from IPython.display import display
@@ -81,9 +81,7 @@ def last_picture(code: str) -> str:
         for cell in json_of(bytes_of(path, SCENARIO_BYTES), path)["cells"]:
             if "".join(cell["source"]) == code:
                 data = [each.get("data", {}) for each in cell["outputs"]]
-                stored = ["".join(each[PNG]) for each in data if PNG in each]
-                stored += re.findall(
-                    STORED, "".join(map("".join, (each.get("text/html", "") for each in data)))
-                )
+                shown = "".join("".join(each.get("text/html", "")) for each in data)
+                stored = [*re.findall(STORED, shown), *("".join(each[PNG]) for each in data if PNG in each)]
                 return element(stored[-1].replace("\n", ""), "", "opacity: 0.35")
     return ""

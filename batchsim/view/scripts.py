@@ -32,5 +32,8 @@ def bundle(first: Path, last: str) -> str:
 
 
 def widget(first: Path) -> str:
-    """Return a module with a function `render`, and those that it imports, as anywidget takes them."""
+    """Return a module with a function `render`, and those that it imports, as anywidget takes them.
+
+    As text, not as a path: anywidget watches files, and would keep every widget of the class for ever.
+    """
     return bundle(first, f"export default {{ render: modules.{first.stem}.render }};")

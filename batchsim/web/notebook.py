@@ -46,7 +46,6 @@ class LiveFigure(anywidget.AnyWidget):
     `result` is the run that it shows, of `simulate(figure.scenario, 20_000, figure.seed)`.
     """
 
-    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(JS / "notebook.js")
     _css = style()
     worker = traitlets.Unicode(bundle(JS / "worker.js", "modules.worker.serve(globalThis);")).tag(sync=True)
@@ -112,9 +111,8 @@ class LiveFigure(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget, and a picture with a description for front ends without widgets."""
-        bundle: dict[str, Any] = (super()._repr_mimebundle_(**options) or ({}, {}))[0]
         picture = plot(self.result)
-        return with_picture(bundle, picture.png(), picture.words)
+        return with_picture(super()._repr_mimebundle_(**options), picture.png(), picture.words)
 
 
 def figure(

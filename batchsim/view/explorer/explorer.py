@@ -97,9 +97,7 @@ class Explorer(widgets.Box):
         self.tabs.observe(lambda _: self._update(), names="selected_index")
         self.large.observe(lambda change: self._enlarge(change["new"]), names="value")
         self.server.observe(lambda change: self._turn_to_server(change["new"]), names="value")
-        self.words.observe(
-            lambda _: set_class(self.readout, "batchsim-open", self.words.value), names="value"
-        )
+        self.words.observe(lambda _: set_class(self.readout, "batchsim-open", self.words.value), "value")
         self.screen.observe(lambda _: self._fold(), names="alone")
         self.screen.observe(self._name_more, names="more")
         if session.style.large == self.state.kind.film:

@@ -31,9 +31,8 @@ class MainPicture(Screen):
         self.picture = LivePicture(*self.style)
         self.has_appeared = False  # else there are words alone, as a picture takes longer than most runs
         self.on_msg(self._receive)
-        self.observe(
-            lambda _: self.restyle(), names=["width_px", "height_px", "alone", "ratio", "dark", "more"]
-        )
+        of_page = ["width_px", "height_px", "alone", "ratio", "dark", "more"]
+        self.observe(lambda _: self.restyle(), of_page)
         session.subscribe("change", self.draw)
         session.subscribe("release", self._release)
         session.subscribe("wait", self._wait)

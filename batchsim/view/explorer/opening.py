@@ -62,7 +62,6 @@ class Opening(anywidget.AnyWidget):
     each view's step shows, as fractions.
     """
 
-    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(Path(__file__).with_name("opens.js"))
     steps = traitlets.List([step._asdict() for step in STEPS]).tag(sync=True)
     wanted = traitlets.Bool(False).tag(sync=True)

@@ -99,10 +99,8 @@ def field_made(
 def made(parts: Parts, values: Mapping[str, Any], given: Mapping[str, Given], base: Scenario) -> Scenario:
     """Return the scenario of controls; ValueError if they make none. `base` has what no part makes."""
     names = dict.fromkeys(path.partition(".")[0] for path in parts)
-    scenario: Scenario = rebuilt(
-        base, {(name,): field_made(parts, values, given, base, name) for name in names}
-    )
-    return scenario
+    new: Scenario = rebuilt(base, {(name,): field_made(parts, values, given, base, name) for name in names})
+    return new
 
 
 def read(

@@ -43,7 +43,6 @@ class Player(anywidget.AnyWidget):
     a place of its own. `theme` is "auto" for the page's own colours.
     """
 
-    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(Path(__file__).with_name("player.js"))
     _css = Path(__file__).with_name("player.css").read_text("utf-8")
     film = traitlets.Dict().tag(sync=True)
@@ -172,9 +171,8 @@ class FilmPlayer(Player):
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the widget, and a picture with a description for front ends without widgets."""
-        bundle: dict[str, Any] = (super()._repr_mimebundle_(**options) or ({}, {}))[0]
         picture = self.still()
-        return with_picture(bundle, picture.png(), picture.words)
+        return with_picture(super()._repr_mimebundle_(**options), picture.png(), picture.words)
 
 
 def film(

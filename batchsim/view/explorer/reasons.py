@@ -39,9 +39,8 @@ class Outcome(NamedTuple):
 def of_requests(key: str, before: Result, after: Result) -> Outcome:
     """Return the change of "p50", "p99" or "throughput"."""
     if key == "throughput":
-        return change(
-            before.throughput_per_s, after.throughput_per_s, "per s", _why_throughput(before, after)
-        )
+        rates = before.throughput_per_s, after.throughput_per_s
+        return change(*rates, "per s", _why_throughput(before, after))
     why = _why_overloaded(before, after)
     if why is None:
         who, begin, end = MIDDLE if key == "p50" else SLOWEST

@@ -154,10 +154,8 @@ def heat_map(
     xs, ys = axis(scenario, x), axis(scenario, y)
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
     key = "map", corner, x, xs, y, ys, requests, seed, *options.values()
-    found: Surface = stored.get(
-        key, lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), **options)
-    )
-    return found
+    new: Surface = stored.get(key, lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), **options))
+    return new
 
 
 def usual_longest(sizes: Lengths) -> float:

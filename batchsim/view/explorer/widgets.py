@@ -107,7 +107,6 @@ class Screen(anywidget.AnyWidget):
     It fills the height of the window, and sends messages about clicks, keys and gestures.
     """
 
-    # Text instead of paths: anywidget watches files, and would keep every widget of the class for ever.
     _esm = widget(Path(__file__).with_name("screen.js"))
     _css = Path(__file__).with_name("screen.css").read_text("utf-8")
     frame = traitlets.Bytes().tag(sync=True)

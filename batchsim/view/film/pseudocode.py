@@ -138,9 +138,8 @@ def shares(result: Result) -> tuple[float | None, ...]:
         summary = result.summary()
         otherwise = 0.0 if summary["batches"] else math.nan
         found = {each: summary.get(f"{each.name.lower()}_share", otherwise) for each in Trigger}
-    return tuple(
-        None if line.trigger is None else found[line.trigger] for line in pseudocode(result.scenario)
-    )
+    triggers = (line.trigger for line in pseudocode(result.scenario))
+    return tuple(None if each is None else found[each] for each in triggers)
 
 
 def sentence(lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None) -> str:

@@ -49,9 +49,8 @@ class BatchView(StackedView):
         highest = self.show_bars(shares[list(TRIGGERS)], edges, other, data)
         self.limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
         rule = data.result.scenario.rule
-        self.entries = [
-            (label_of(rule, kind), style) for kind, style in self.styles.items() if shares[kind].any()
-        ]
+        shown = (kind for kind in self.styles if shares[kind].any())
+        self.entries = [(label_of(rule, kind), self.styles[kind]) for kind in shown]
         self.legend(self.ax, self.entries)
         self.write(self.mean, f"mean {fixed(data.summary['mean_batch_size'])}" * self.large, 1, 1, up=-0.2)
 

@@ -130,8 +130,7 @@ class CostView(View):
         for kind, each in found.each.items() if data.summary["served"] else ():
             best = int(each.argmin())
             run, alone, least = (found.words(kind, it) for it in (found.run[kind], each[0], each[best]))
-            full = (
-                f"in full batches of {found.sizes[best]:,}, {least}, {percent(each[best] / each[0])} of that"
-            )
+            share = percent(each[best] / each[0])
+            full = f"in full batches of {found.sizes[best]:,}, {least}, {share} of that"
             said.append(f"The {kind} is {run} in this run; alone, {alone}; {full}.")
         return said

@@ -212,9 +212,8 @@ def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = ""
     """
     with style.context(STYLE):
         chart = Picture(figsize=(8, 0.9 + 0.34 * len(table)), dpi=100, layout="constrained")
-        for ax, column in zip(
-            chart.subplots(1, len(columns), sharey=True, squeeze=False)[0], columns, strict=True
-        ):
+        places = chart.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+        for ax, column in zip(places, columns, strict=True):
             numbers = table[column].astype(str).str.replace(",", "").astype(float)
             colours = [LIGHT.blue if name == answer else LIGHT.grey for name in table.index]
             bars = ax.barh(range(len(table)), numbers, 0.62, color=colours, label=column)

@@ -171,9 +171,8 @@ def _draw_batches(view: "Lanes", ax: Axes, lane: Lane, height_em: float) -> tupl
     batches, servers = lane["batches"], lane["servers"]
     begin_s, until_s = view.stretch
     seen = (batches["start_s"] <= until_s) & (batches["finish_s"] > begin_s)
-    start, asked, device, end = (
-        view.ms(batches[name][seen]) for name in ("start_s", "asked_s", "begin_s", "finish_s")
-    )
+    times_s = (batches[name][seen] for name in ("start_s", "asked_s", "begin_s", "finish_s"))
+    start, asked, device, end = map(view.ms, times_s)
     top = -batches["server"][seen] - 0.05
     bottom = top - 0.9
     edge = {"edgecolor": view.theme.background, "linewidth": 0.08 * view.em}
@@ -192,9 +191,8 @@ def _draw_seats(view: "Lanes", ax: Axes, lane: Lane, height_em: float) -> tuple[
     stays = {name: column[here] for name, column in stays.items()}
     top = -(seats + gap) * np.arange(lane["servers"])
     view.put(ax, "empty", np.zeros(top.size), np.full(top.size, ax.get_xlim()[1]), top - seats, top)
-    begin, first, last, end = (
-        view.ms(stays[name]) for name in ("begin_s", "first_token_s", "last_token_s", "end_s")
-    )
+    times_s = (stays[name] for name in ("begin_s", "first_token_s", "last_token_s", "end_s"))
+    begin, first, last, end = map(view.ms, times_s)
     top = -(seats + gap) * stays["server"] - stays["seat"]
     paper = {"facecolor": view.theme.background, "hatch": "", "zorder": 1.9}
     view.put(ax, "empty", begin, end, top - 1, top, **paper)

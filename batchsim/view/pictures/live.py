@@ -74,9 +74,8 @@ class LivePicture:
             columns = min(len(others) - beside, max(int(width_px / self.em / LEAST_EM[0]), 3)) or 1
             others = others[: beside + columns]
             cell_em = width_px / max(columns, 3) / self.em, height_px / rows / self.em
-            shown = (
-                [first] if alone or cell_em[0] < LEAST_EM[0] or cell_em[1] < LEAST_EM[1] else [first, *others]
-            )
+            is_small = cell_em[0] < LEAST_EM[0] or cell_em[1] < LEAST_EM[1]
+            shown = [first] if alone or is_small else [first, *others]
             # The large view takes two of three columns, down to a last row, and small ones fill the rest.
             grid = self.figure.add_gridspec(rows, 3 * columns)
             places = [grid[:beside, : 2 * columns] if len(shown) > 1 else grid[:, :]]

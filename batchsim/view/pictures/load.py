@@ -88,9 +88,8 @@ class LoadPanels(View):
             color=self.look.soft,
         )  # fmt: skip
         right = {"ha": "left", "va": "bottom", "color": self.look.objective}
-        self.objective_names = [
-            self.text(ax, xycoords=ax.get_yaxis_transform(), **right) for ax in of_durations
-        ]
+        names = (self.text(ax, xycoords=ax.get_yaxis_transform(), **right) for ax in of_durations)
+        self.objective_names = [*names]
         self.fixed += [self.saturated, *self.objective_names]
 
     def update(self, data: ViewData) -> None:
@@ -236,9 +235,8 @@ class LoadPanels(View):
         elif theory is not None:
             mean_ms = theory.mean_ms[np.asarray(theory.rate_per_s) == offered]
             if np.isfinite(mean_ms).any():
-                sentences.append(
-                    f"Theory ({theory.model}) expects a mean latency of {number(mean_ms[0])} ms."
-                )
+                said = f"Theory ({theory.model}) expects a mean latency of {number(mean_ms[0])} ms."
+                sentences.append(said)
         return sentences
 
     def _describe_ends(self, curve: Any) -> list[str]:

@@ -94,9 +94,8 @@ def heat_map(
             within, higher = np.zeros(numbers.shape, dtype=bool), better(value) == "higher"
             if objective is not None:
                 within = rated >= objective if higher else rated <= objective  # NaN is neither
-                handles += _show_border(
-                    ax, within, f"{heading(value)} {'≥' if higher else '≤'} {objective:g}"
-                )
+                condition = f"{heading(value)} {'≥' if higher else '≤'} {objective:g}"
+                handles += _show_border(ax, within, condition)
             best = _best(rated, value)
             if numbers.size <= MANY:
                 bold = within.copy()

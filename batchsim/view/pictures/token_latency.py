@@ -36,9 +36,8 @@ class TokenLatencyView(GrowingView):
         self.curves = {of: self.line(ax, 3, **self.now_style | {"linestyle": DASHES[of]}) for of in NAMED}
         self.other_curves = {of: self.line(ax, 2.5) for of in NAMED}
         objective = self.style("objective", width=0.8)
-        self.objectives = {
-            of: ax.axvline(1, zorder=2.2, **objective | {"linestyle": DASHES[of]}) for of in NAMED
-        }
+        styles = {of: objective | {"linestyle": DASHES[of]} for of in NAMED}
+        self.objectives = {of: ax.axvline(1, zorder=2.2, **styles[of]) for of in NAMED}
         dot: Style = {"linestyle": "none", "marker": "o", "markersize": 2.8 * self.line_pt}
         edge = {"color": self.look.objective, "markeredgecolor": self.look.background}
         self.dots = {of: self.line(ax, 4, **dot | edge) for of in NAMED}
