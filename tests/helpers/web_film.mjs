@@ -40,6 +40,10 @@ const does = {
     const lane = laneOf(film);
     return lane.latencies.map(([number, latency_s]) => [number, latency_s, lane.life(number), lane.lineOf(number)]);
   },
+  labels({ film }) {
+    const lane = laneOf(film);
+    return lane.latencies.map(([number]) => lane.label(number));
+  },
   time: ({ page_ms, time_s, digits }) => timeIn({ unit: unitOf(page_ms) }, time_s, digits),
   longest: ({ film }) => longest(film.lanes.map((lane) => new Tokens(lane, film))),
   slots: ({ box, count, largest, rows }) => slots(box, count, largest, rows),

@@ -1,6 +1,6 @@
 """A film in a page, with its own clock and controls and its time for Python: of an explorer, or in a cell."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -177,14 +177,14 @@ class FilmPlayer(Player):
 
 def film(
     scenario_or_result: Scenario | Result | ServerComparison, requests: int | None = None, seed: int = 0,
-    rules: Mapping[str, Rule] | None = None,
+    rules: Mapping[str, Rule] | None = None, names: Iterable[str] = (),
 ) -> FilmPlayer:  # fmt: skip
     """Return a film of a run: requests flow through the queue into the servers, above a timeline.
 
     For a scenario, it simulates the first `requests` requests, by default 200; for a result, it plays about
     as many from the middle. For the return value of `compare_servers`, or a scenario with `rules` by name, it
     plays about 60 under each rule, side by side. With tokens it plays the picture of `bs.lanes`: about 30
-    requests under each rule, one row per seat.
+    requests under each rule, one row per seat. `names`: of the first requests, in place of their numbers.
 
     Show it as the last line of a cell. Without a page, set `time_ms` or call `next`, and read `words`.
     ValueError for a result without columns or with several replications.
@@ -201,29 +201,35 @@ def film(
     what = scenario_or_result
     if not isinstance(what, (Scenario, Result, ServerComparison)):
         raise TypeError(f"film takes a Scenario, a Result or what compare_servers returns, got {what!r}")
+    called: list[Any] = [*names] if _check.listed(names) else [names]
+    if not all(isinstance(each, str) for each in called):
+        raise TypeError(f"names must be a list of text, got {names!r}")
     count = REQUESTS if requests is None else _check.whole("requests", requests)
     if isinstance(what, Result):
         if rules is not None:
             raise ValueError("rules must come with a scenario, got a result, which has its own")
         if KINDS[what.scenario.kind].is_staged:
-            return FilmPlayer(*run_film(what, count))
+            return FilmPlayer(*run_film(what, count, called))
         rule = what.scenario.rule
         group = Group((rule.title,), rule, what)
         what = ServerComparison(what.scenario, {rule.title: rule}, (group,))
     elif isinstance(what, Scenario) and KINDS[what.kind].is_staged and rules is None:
         count = available(what, count) if requests is None else count
         warn_if_large(what, count)
-        return FilmPlayer(*run_film(simulated(what, count, seed)[0], count))
+        return FilmPlayer(*run_film(simulated(what, count, seed)[0], count, called))
+    if called:
+        raise ValueError(f"names must be of the requests of one run without tokens, got {called!r}")
     compared = comparison_of(what, rules, seed=seed)
     window = lanes_window(compared, requests)
     name = counted(len(compared.rules), KINDS[compared.scenario.kind].noun)
     return FilmPlayer(window, name, lambda: Lanes(compared, window.stretch))
 
 
-def run_film(result: Result, requests: int) -> tuple[Window, str, Callable[[], Picture]]:
+def run_film(result: Result, requests: int, names: list[str]) -> tuple[Window, str, Callable[[], Picture]]:
     """Return the window of a run, its name, and its still."""
     film = RequestFilm.of(result)  # refuses what has no film
     around = window(result)
     found = request_window(film, (around.begin_s, around.end_s), requests).from_first()
+    found.lanes[0]["names"] = names
     name = counted(min(result.arrival_s.size, requests), "request")
     return found, name, lambda: plot(result, "timeline")

@@ -47,9 +47,8 @@ def of_requests(key: str, before: Result, after: Result) -> Outcome:
         parts = {*before.metrics.components, *after.metrics.components}
         means = {name: meaning for name, meaning in LATENCY.items() if name in parts}
         why = because(who, means, _latency_ms(before, begin, end), _latency_ms(after, begin, end))
-    old, new = (
-        result.percentile(int(key[1:])) if result.scenario.stable else math.inf for result in (before, after)
-    )
+    both = before, after
+    old, new = (each.percentile(int(key[1:])) if each.scenario.stable else math.inf for each in both)
     return change(old, new, "ms", why)
 
 

@@ -165,9 +165,8 @@ class TokenLanes(RequestLanes):
         ]
         names += [("padded", "done, seat kept", TELLING)] * kept + [("empty", "empty seat", 1.0)]
         names += [("padding", "empty, computed", 1.0)] * padded
-        return (
-            names + [("again", "computed again", 1.0)] * again + [("preempted", "preempted", 1.0)] * preempted
-        )
+        names += [("again", "computed again", 1.0)] * again
+        return names + [("preempted", "preempted", 1.0)] * preempted
 
     @staticmethod
     def height_em(lane: Lane) -> float:

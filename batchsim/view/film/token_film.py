@@ -193,9 +193,8 @@ def life(result: Result, request: int) -> str:
     prompt, others = int(result.prompt_tokens[request]), int(result.output_tokens[request]) - 1
     times = int(result.preemptions[request])
     tokens = f" and the other {others:,} in {decode} (decode)" if others else ""
-    again = (
-        f"; it was preempted {'once' if times == 1 else f'{times:,} times'}, for {preempted}" if times else ""
-    )
+    often = "once" if times == 1 else f"{times:,} times"
+    again = f"; it was preempted {often}, for {preempted}" if times else ""
     return (
         f"Request {request:,} waited {duration(waited_ms)} for a seat, and received its first token "
         f"{prefill} later (prefill of {prompt:,} tokens){tokens}{again}: {latency} in all."

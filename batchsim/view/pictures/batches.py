@@ -64,9 +64,8 @@ class BatchView(StackedView):
         name = f"Batches of {first}" if first == last else f"Batches of {first} to {last}"
         rule = data.result.scenario.rule
         why = [f"{label_of(rule, kind)} {number(shares[kind])} %" for kind in TRIGGERS if shares[kind]]
-        return Spot(
-            self.KEY, f"{name}: {number(shares.sum())} % of all" + (f" ({', '.join(why)})" if why else "")
-        )
+        parts = f" ({', '.join(why)})" if why else ""
+        return Spot(self.KEY, f"{name}: {number(shares.sum())} % of all{parts}")
 
     def describe(self, data: ViewData) -> list[str]:
         s = data.summary

@@ -57,9 +57,8 @@ def as_line(data: ViewData) -> str:
     """Return the four numbers as a line of text, above a still picture."""
     found = FIGURES[data.result.scenario.kind](data)
     texts = (" ".join(filter(None, (each.name, each.value, each.unit))) for each in found)
-    return "     ".join(
-        ", ".join(filter(None, (text, each.beside))) for text, each in zip(texts, found, strict=True)
-    )
+    both = zip(texts, found, strict=True)
+    return "     ".join(", ".join(filter(None, (text, each.beside))) for text, each in both)
 
 
 def figures_of(data: ViewData) -> list[Figure]:
@@ -184,9 +183,8 @@ def token_figures_of(data: ViewData) -> list[Figure]:
 def _p99(data: ViewData, column: str) -> Figure:
     """Return the p99 of a column against its objective, followed by the p50."""
     figure, p50_ms = latency_figure(data, 99, column), data.percentile_of_all(50, column)
-    return figure._replace(
-        name=f"{NAMED[column]} {figure.name}", beside=f"p50 {duration(p50_ms)}" * bool(figure.unit)
-    )
+    beside = f"p50 {duration(p50_ms)}" * bool(figure.unit)
+    return figure._replace(name=f"{NAMED[column]} {figure.name}", beside=beside)
 
 
 FIGURES: dict[str, Callable[[ViewData], list[Figure]]] = {"requests": figures_of, "tokens": token_figures_of}

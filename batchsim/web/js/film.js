@@ -7,7 +7,7 @@
 //     rule: { largest, enough?, max_wait_ms }, code?: [{ trigger?, activity?, because? }], open?: whether arrivals are
 //     known ahead, loses?, before?: { served ... }, levels?, level?, turn?: { batch, late_s } of requests that overtake,
 //     replicas?, replica?: of each request, router?: the routing's name; server s of replica k is k * servers / replicas + s,
-//     size?: of each request, unit?: of sizes, and then batches.rows and .longest: the padded batch; a longest of 0: no padding }
+//     names?: of the first requests, size?: of each request, unit?: of sizes, and then batches.rows and .longest: the padded batch; a longest of 0: no padding }
 // A lane of tokens: { kind: "tokens", title, notes?, servers, seats, arrival_s, queue: { at_s, waiting }, stays: { request,
 //     server, seat, begin_s, first_token_s, last_token_s, end_s, preempted, again }, busy: { server, begin_s, end_s },
 //     padding?: { server, seat, begin_s, end_s } of empty seats that are computed, moments?: { at_s, words, line, leaves, event } }
@@ -284,6 +284,7 @@ export class Requests {
   }
 
   arrived(number) { return this.arrival_s[number - this.first]; }
+  label(number) { return this.names?.[number] ?? String(number).slice(-this.digits); } // on its square
 
   /** The life of a request in one sentence. */
   life(number) {
@@ -292,7 +293,7 @@ export class Requests {
     let before = upTo(start_s, this.arrival_s[i]) - 1;
     while (before >= 0 && this.ownerOf(before) !== this.replicaOf(i)) before -= 1;
     const since_ms = 1000 * (this.arrival_s[i] - start_s[before]), at = this.replicas === 1 ? "" : ` at replica ${whole(this.replica[i])}`;
-    const sized = this.size ? ` of ${whole(this.size[i])} ${this.unit}` : "", arrived = `Request ${whole(number)}${sized} arrived${at}` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
+    const sized = this.size ? ` of ${whole(this.size[i])} ${this.unit}` : "", arrived = `${this.names?.[number] ?? `Request ${whole(number)}`}${sized} arrived${at}` + (before >= 0 ? ` ${inMs(since_ms)} after a batch left` : "");
     if (this.status[i] !== 0) return `${arrived} and ${LOST[this.status[i] - 1]} after ${inMs(1000 * (this.done_s[i] - this.arrival_s[i]))}.`;
     const shared = span(["device_wait"]);
     const others = b < 0 ? "" : size[b] === 1 ? " alone" : ` with ${whole(size[b] - 1)} other${size[b] === 2 ? "" : "s"}`;
@@ -588,14 +589,14 @@ class StageView {
 
   drawRequests(crowd, name, picked) {
     const { pen, lane } = this, { em } = pen, style = pen.fill(name, true), last = lane.levels.length - 1;
-    const numbered = Math.max(pen.width("0".repeat(lane.digits)) + 2, 1.9 * em);
+    const numbered = Math.max(...["0".repeat(lane.digits), ...(lane.names ?? [])].map((text) => pen.width(text) + 2), 1.9 * em);
     for (const [i, { x, y, side, wide }] of crowd) {
       const number = !lane.size && side >= numbered, from = number ? STRIPE : 0;
       if (number) pen.rect(pen.colours.background, x, y, side, side);
       pen.rect(style, x, y + side * from, wide, side * (1 - from));
       if (number) {
         pen.frame("soft", boxOf(x + 0.5, y + 0.5, side - 1, side - 1));
-        pen.text(String(lane.first + i).slice(-lane.digits), x + side / 2, y + (STRIPE * side + 0.72 * em) / 2, { align: "center" });
+        pen.text(lane.label(lane.first + i), x + side / 2, y + (STRIPE * side + 0.72 * em) / 2, { align: "center" });
       }
       const size = lane.level && last > 0 ? FLAG * Math.min(side, wide) * (1 - lane.level[i] / last) : 0;
       if (size) Object.assign(pen.context, { fillStyle: pen.colours.ink }).fill(new Path2D(`M${x} ${y + side}h${size}L${x} ${y + side - size}z`));

@@ -163,6 +163,15 @@ def test_the_notebook_keeps_a_timeline_with_its_description(player):
     assert re.fullmatch(r"Film of 100 requests, at \d+\.\d\d ms", repr(player))  # as the clock says it
 
 
+def test_names_that_are_no_text_or_of_several_runs_are_refused():
+    with pytest.raises(TypeError, match=r"^names must be a list of text, got \[1, 2\]$"):
+        bs.film(PLAIN, names=[1, 2])
+    with pytest.raises(
+        ValueError, match=r"^names must be of the requests of one run without tokens, got \['Ann'\]"
+    ):
+        bs.film(PLAIN, rules={"small": bs.SizeOrWait(4, 2)}, names=["Ann"])
+
+
 def test_the_notebook_keeps_the_lanes_of_several_rules():
     film = bs.film(PLAIN, rules={"small": bs.SizeOrWait(4, 2), "large": bs.SizeOrWait(16, 20)})
     _, metadata = film._repr_mimebundle_()

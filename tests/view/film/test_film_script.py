@@ -171,6 +171,19 @@ def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
             assert told == pytest.approx(exact, rel=0.006, abs=1e-5), words
 
 
+def test_a_request_that_has_a_name_is_told_of_by_it_and_others_by_their_number(ask):
+    scenario = bs.Scenario(bs.Constant(500), bs.SizeOrWait(2, 4), bs.Affine(1, 0.5))
+    film = bs.film(scenario, requests=4, names=["Ann", "Bob"])
+    lives, labels = ask(*({"does": each, "film": film.window.message()} for each in ("lives", "labels")))
+    assert [words.partition(" arrived")[0] for _, _, words, _ in lives] == [
+        "Ann",
+        "Bob",
+        "Request 2",
+        "Request 3",
+    ]
+    assert labels == ["Ann", "Bob", "2", "3"]
+
+
 def test_the_life_of_a_request_with_tokens_is_pythons(ask):
     tight = TOKENS.replace(rule=bs.Continuous(8, kv_blocks=90), rate_per_s=30)
     result = bs.simulate(tight, 80, seed=5)
