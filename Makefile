@@ -16,6 +16,7 @@
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
+# make picture   README's moving picture of the explorer, which needs a Chromium: docs/explorer.webp
 # make paper     the figure of the paper for the Journal of Open Source Education, paper/paper.md
 # make bench     what is claimed about speed, as ratios
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
@@ -52,7 +53,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package paper slides clean
+.PHONY: help lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package picture paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -202,6 +203,10 @@ package: $(VENV)/.installed-package book slides
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/pyroma --min=10 dist/*.tar.gz
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -p no:nbval -rA tests/package
+
+# A test names this target once the explorer has other pages or views than the picture.
+picture: $(VENV)/.installed-test
+	JAX_PLATFORMS=cpu $(BIN)/python docs/moving_picture.py
 
 # The figure of paper/paper.md.
 paper: $(VENV)/.installed-test

@@ -1,4 +1,4 @@
-"""Film the explorer's own page for the README: `python docs/moving_picture.py`.
+"""Film the explorer's own page for the README. Run by `make picture`.
 
 A hand moves the wait of the app, and latency, map and batches follow; each frame is a picture of the page. It
 writes docs/explorer.webp, with the names of the pages and views that it shows, which a test compares with the

@@ -300,6 +300,4 @@ def test_the_moving_picture_of_the_readme_shows_the_pages_and_views_there_are(pa
     with Image.open(ROOT / "docs" / "explorer.webp") as moving:
         names = json.loads(moving.info["xmp"])
     shown = [*panel.tabs.titles, *(label for label, _ in panel.large.options)]
-    assert [name.replace("\N{NO-BREAK SPACE}", " ") for name in names] == shown, (
-        "python docs/moving_picture.py takes it again"
-    )
+    assert [name.replace("\N{NO-BREAK SPACE}", " ") for name in names] == shown, "make picture takes it again"
