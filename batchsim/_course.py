@@ -14,7 +14,7 @@ ROOT = HERE / "course" if (HERE / "course").is_dir() else HERE.parent
 # What a student gets, and what the commands need besides: patterns below ROOT.
 COPIED = (
     "notebooks/*.ipynb", "notebooks/README.md", "notebooks/data/*", "notebooks/solutions/*.ipynb",
-    "docs/glossary.md", "VALIDATION.md",
+    "docs/glossary.md", "VALIDATION.md", "docs/validation/*.md",
 )  # fmt: skip
 BOOK = "build/book/html/index.html"  # from `make book`
 PACKED = (*COPIED, "notebooks/.lab/*", "notebooks/.voila/**/*", "build/book/html/**/*")

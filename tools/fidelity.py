@@ -6,9 +6,8 @@ On an otherwise quiet machine, for a quarter of an hour. What there is after eac
 
 import sys
 from argparse import ArgumentParser
-from pathlib import Path
 
-from validation import fidelity
+from validation import fidelity, pages
 from validation.page import real_runs
 
 if __name__ == "__main__":
@@ -29,8 +28,7 @@ if __name__ == "__main__":
         print(runs.text())
         if not given.dry:
             tables.write_text(runs.text())
-            page = Path(__file__).parent.parent / "VALIDATION.md"
-            page.write_text(fidelity.put_into(page.read_text(), real_runs(), "The intervals themselves"))
+            pages.write(fidelity.put_into(pages.whole(), real_runs(), "The intervals themselves"))
             partial.unlink(missing_ok=True)
         words = ("within", "**misses**", "disturbed")
         print(*(f"{sum(row.verdict == word for row in runs.rows)} {word}" for word in words))

@@ -1,13 +1,13 @@
 """Write VALIDATION.md: every comparison with theory and with measured servers. Run by `make validate`."""
 
 import sys
-from pathlib import Path
 
 from validation import page as validation
+from validation import pages
 
 if __name__ == "__main__":
     text = validation.markdown()
-    (Path(__file__).parent.parent / "VALIDATION.md").write_text(text)
+    pages.write(text)
     wrong = [line for line in text.splitlines() if line.endswith("| **DISAGREES** |")]
     print(*wrong, sep="\n")
     print(f"VALIDATION.md: {text.count('| agrees |')} rows agree, {len(wrong)} do not.")

@@ -1,5 +1,8 @@
 """Which file of the repository becomes which page of the book."""
 
+from pathlib import Path
+
+VALIDATION = sorted(path.name for path in (Path(__file__).parents[1] / "validation").glob("*.md"))
 PAGES = {
     "docs/book/index.md": "index.md",
     "README.md": "package.md",
@@ -21,6 +24,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "docs/explorer.webp": "explorer.webp",
+    **{f"docs/validation/{name}": f"validation-{name}" for name in VALIDATION},
 }
 
 

@@ -496,11 +496,11 @@ GROUPS += [Group(*each) for module in OTHERS for each in module.GROUPS]
 
 HEAD = """# Is it true?
 
-`make validate` writes this page, and a test holds it against the code. Simulated numbers come with their 95 %
-intervals. A row **agrees** if the expected value is inside the interval or the error is within 1 % (3 % for
-the measured server); about 1 in 20 intervals misses by chance. The rows of a group share the traffic of one
-seed, so their errors go together. Rows without a verdict are plausibility checks: too little is known about
-those servers for a claim.
+`make validate` writes this page and those that it links to, and a test holds them against the code. Simulated
+numbers come with their 95 % intervals. A row **agrees** if the expected value is inside the interval or the
+error is within 1 % (3 % for the measured server); about 1 in 20 intervals misses by chance. The rows of a
+group share the traffic of one seed, so their errors go together. Rows without a verdict are plausibility
+checks: too little is known about those servers for a claim.
 """
 
 SERVERS = """
@@ -632,9 +632,14 @@ FAMILIES = {
 VERDICTS = re.compile(r"\| (agrees|within|\*\*\w+\*\*) \|$")
 BESIDE = """
 The table counts the rows with a verdict; their sections explain the others. The coverage of the intervals
-has [its own section](#the-intervals-themselves), and [the last section](#what-this-model-leaves-out) lists
-what is not modelled.
+has [a page of its own](docs/validation/the-intervals-themselves.md), as has
+[the choice of a setting](docs/validation/the-choice-of-a-setting.md).
 """
+
+
+def place(family):
+    """Return the file of a family's sections."""
+    return f"docs/validation/{re.sub(r'[^a-z0-9 -]', '', family.lower()).replace(' ', '-')}.md"
 
 
 def summary(sections):
@@ -647,13 +652,13 @@ def summary(sections):
         agree = [re.sub(r"\(.*?\)", "", line) for line, verdict in judged if "*" not in verdict]
         errors = [abs(float(error)) for line in agree for error in re.findall(r"([+-][\d.]+)%", line)]
         worst = f"{max(errors):.1f} %" if errors else ""
-        link = f"[{family}](#{re.sub(r'[^a-z0-9 -]', '', titles[0].lower()).replace(' ', '-')})"
+        link = f"[{family}]({place(family)})"
         lines.append(f"| {link} | {len(judged)} | {len(agree)} | {worst} | {lacks} |")
     return "\n".join(lines) + "\n" + BESIDE
 
 
 def markdown():
-    """Return the whole text of VALIDATION.md."""
+    """Return the whole text of VALIDATION.md and its pages."""
     parts = []
     for group in GROUPS:
         parts.append(f"\n## {group.title}\n\n{group.text}\n\n{TABLE}")

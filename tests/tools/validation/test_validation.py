@@ -7,9 +7,9 @@ import pandas
 import pytest
 from places import ROOT
 from validation import page as validation
-from validation import published
+from validation import pages, published
 
-TEXT = (ROOT / "VALIDATION.md").read_text()
+TEXT = pages.whole()
 GROUPS = {group.title: group for group in validation.GROUPS}
 # Those that cost seconds are recomputed by `make validate` alone.
 QUICK = (
