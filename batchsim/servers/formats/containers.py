@@ -25,7 +25,7 @@ OTHERS = "only the command of this file is read: the rest may set replicas and l
 _RUN = re.compile(r"(^|_)(run|command|cmd|script|shell|entrypoint)$")  # a key whose text is a script
 _KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
-_DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
+_DOCKERFILE = re.compile(r"(?i)(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
 _UNIT = re.compile(r"^(ExecStart[ \t]*=|\[Container\])", re.MULTILINE)
 _CONTINUED = re.compile(r"\\{1,2}[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
 _INSTRUCTION = re.compile(
@@ -222,8 +222,8 @@ def _of_dockerfile(text: str) -> list[Command]:
     stages, known = dict[str, dict[str, Any]](), Known()
     before: dict[str, Any] = {"ENV": {}}
     stage = before
-    for key, rest, at in _instructions(text):
-        if key == "FROM":
+    for name, rest, at in _instructions(text):
+        if (key := name.upper()) == "FROM":
             names = [each for word in shell.words_of(rest, at) for each in expanded(word, known)]
             names = [word for word in names if not word.text.startswith("--")] or [Word("", "", at)]
             before = stages.get(names[0].text, {"ENV": {}, "image": names[0]})

@@ -224,7 +224,7 @@ class Script:
             begin, end = child.start_byte, child.end_byte
             if YAML.match(self._text, begin):
                 self.manifests.append((self._at + begin, self._at + end))
-            elif _SHELLS.search(line):
+            elif _SHELLS.search(line) and ".py" not in self._text[node.start_byte : begin]:
                 self.read(self._text[begin:end], self._at + begin)
 
     def _assign(self, node: "tree_sitter.Node", *, sure: bool) -> tuple[str, Word]:
