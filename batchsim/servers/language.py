@@ -28,7 +28,7 @@ OPTIONS = "kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num
 # A program of vLLM's engine, which no format reads, and what a refusal of it received.
 ENGINE = (
     r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
-    r"|['\"](text-generation-launcher|vllm(['\"],)?\s{1,40}['\"]?serve)\b"
+    r"|\A(?>(?s:.*?)(?m:^)(import|from) )(?s:.*?)['\"](text-generation-launcher|vllm\W+serve)\b"
 )
 IN_ENGINE = "an engine in a program, which batches inside: read it as a command, vllm serve MODEL --..."
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"

@@ -154,8 +154,8 @@ SERVER = Server(
     formats=(
         Format(
             "a TorchServe config.properties", "config.properties", (".properties",),
-            r"^[ \t]*(models|inference_address|management_address|job_queue_size|model_store|load_models"
-            r"|default_workers_per_model|model_snapshot|number_of_netty_threads)\s*[=:]",
+            r"^[ \t]*(models(?=\s*[=:]\s*[\\{])|inference_address|management_address|job_queue_size"
+            r"|model_store|load_models|default_workers_per_model|model_snapshot|number_of_netty_threads)\s*[=:]",
             _read, 'models={"model": {"1.0": {}}}\n',
         ),
         Format(

@@ -23,7 +23,7 @@ FLAGS = "flags.csv"
 # Words in front of a command that is not run.
 ABOUT = re.compile(
     r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|cd|cp|mv|sed|git"
-    r"|docker (pull|push|rmi?|stop|logs|build))\b"
+    r"|docker (pull|push|rmi?|stop|logs|build|tag|image|manifest))\b"
 )
 
 

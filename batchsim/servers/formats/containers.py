@@ -93,14 +93,15 @@ def _of_manifest(text: str) -> list[Command]:
     for root in roots:
         other = [] if {"kind", "services"} & {*root.items} else [Remark(root.at, OTHERS)]
         for script in (_word(text, node) for node in _scripts(root)):
-            found += [replace(each, remarks=each.remarks + other) for each in commands(script.raw, script.at)]
+            those = commands(script.raw, script.at, None, script.text)
+            found += [replace(each, remarks=each.remarks + other) for each in those]
     users = {word.text.rpartition("/")[2]: each for each in found for word in each.words}
     data = [each for root in maps.values() for each in root.items["data"].items.items()]
     for key, node in data:  # scripts, and who runs them
         script, user = _word(text, node), users.get(key, Command())
         if key in users or key.endswith(".sh") or script.raw.lstrip().startswith("#!"):
             with contextlib.suppress(ValueError):  # it may be of another language
-                for inner in commands(script.raw, script.at, _all_known(user.variables)):
+                for inner in commands(script.raw, script.at, _all_known(user.variables), script.text):
                     inner.variables = user.variables | inner.variables
                     inner.remarks, inner.replicas = [*user.remarks, *inner.remarks], user.replicas
                     found.append(inner)
@@ -289,7 +290,7 @@ def _words(text: str, node: Node) -> list[Word]:
     if isinstance(node.value, list):
         return [_word(text, each) for each in node.items.values()]
     word = _word(text, node)
-    return [each for command in commands(word.raw, word.at) for each in command.words]
+    return [each for command in commands(word.raw, word.at, None, word.text) for each in command.words]
 
 
 def _word(text: str, node: Node) -> Word:

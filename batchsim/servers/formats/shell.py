@@ -98,19 +98,24 @@ class Command:
 Known = dict[str, list[Word] | None]  # the words of each variable; None: not known
 
 
-def commands(text: str, at: int = 0, known: Known | None = None) -> list[Command]:
+def commands(text: str, at: int = 0, known: Known | None = None, meant: str = "") -> list[Command]:
     r"""Return the commands of a shell's text, with variables set in front of them or exported earlier.
 
     `at` is where the text begins in a longer one. `known` has the words of variables that were set once, and
-    under no condition: these, and defaults, stand where they are used. None: not known.
+    under no condition; None: not known. `meant` is the text without escapes: its words have no own places.
 
     >>> [command] = commands("# on one card\nCUDA_VISIBLE_DEVICES=0 vllm serve m \\\n  --max-num-seqs '64'")
     >>> [word.text for word in command.words], command.words[-1].raw
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
+    escapes = meant and len({re.sub(r"\\?\s+", " ", each.strip()) for each in (text, meant)}) > 1
     script = Script({} if known is None else known)
-    script.read(text, at)
-    return script.commands()
+    script.read(*((meant, 0) if escapes else (text, at)))
+    found = script.commands()
+    for each in found if escapes else ():
+        each.words = [Word(word.text, text, at) for word in each.words]
+        each.remarks = [remark._replace(at=at) for remark in each.remarks]
+    return found
 
 
 class Script:
@@ -328,19 +333,12 @@ def inside(command: Command, known: Known) -> list[Command]:
         return [replace(command, words=same, item="")]
     quoted = last.raw[:1] in ("'", '"')
     raw, at = (last.raw[1:-1], last.at + 1) if quoted else (last.raw, last.at)
-    if raw.split() == last.text.split():
-        inner = commands(raw, at, known)
-    else:  # which escapes something: its words have no places of their own
-        inner = commands(str(last.text), 0, known)
-        for each in inner:
-            each.words = [Word(word.text, raw, at) for word in each.words]
-            each.remarks = [remark._replace(at=at) for remark in each.remarks]
     return [
         replace(
             command, words=each.words, variables=command.variables | each.variables, item="",
             remarks=[*command.remarks, *each.remarks],
         )
-        for each in inner
+        for each in commands(raw, at, known, str(last.text))
     ]  # fmt: skip
 
 
@@ -358,8 +356,9 @@ def _tree(text: str) -> "tree_sitter.Node":
     if letters > MOST_LETTERS or signs > MOST_SIGNS:
         must = f"a script must have at most {MOST_LETTERS:,} letters and {MOST_SIGNS:,} signs"
         raise ValueError(f"{must}, got {letters:,} and {signs:,}")
-    # For the grammar, <> is no redirection, and a continued line must not be the last.
+    # For the grammar, <> is no redirection, a continued line must not be the last, and a case no *"text"*.
     plain = re.sub(r"[^\x01-\x7f]", ".", text).replace("<>", ">>") + "\n\n"
+    plain = re.sub(r"(?m)^([ \t]*)(\*\"[^\n]*)(?=\)[ \t]*$)", lambda it: it[1] + "x" * len(it[2]), plain)
     return (_parsed if letters < MOST_LETTERS // 10 else _parsed.__wrapped__)(plain)
 
 
