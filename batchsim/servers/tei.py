@@ -48,8 +48,8 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
     found: dict[str, Any] = {} if limit is None else {"max_batch_tokens": limit}
     if units == "padded" and limit is not None:
         found["padded_model"] = True
-    if rule.max_batch_size > 512:
-        found["max_concurrent_requests"] = rule.max_batch_size
+    if (inside := max(rule.max_batch_size, target.settings.get("max_concurrent_requests", 512))) > 512:
+        found["max_concurrent_requests"] = inside
     return found | ({"auto_truncate": False} if target.oversize_action == "reject" else {})
 
 

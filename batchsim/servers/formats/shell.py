@@ -108,7 +108,7 @@ def commands(text: str, at: int = 0, known: Known | None = None, meant: str = ""
     >>> [word.text for word in command.words], command.words[-1].raw
     (['vllm', 'serve', 'm', '--max-num-seqs', '64'], "'64'")
     """
-    escapes = meant and len({re.sub(r"\\?\s+", " ", each.strip()) for each in (text, meant)}) > 1
+    escapes = meant and len({re.sub(r"(\\?\s)+", " ", each.strip()) for each in (text, meant)}) > 1
     script = Script({} if known is None else known)
     script.read(*((meant, 0) if escapes else (text, at)))
     found = script.commands()
