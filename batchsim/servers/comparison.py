@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchsim import _check
@@ -91,14 +92,11 @@ class ServerComparison:
         if group is first or not first.stable:
             return clock
         mine, others = (each.result.metrics.numbers for each in (group, first))
-        more = [
-            (part, mine[f"mean_{part}_ms"] - others[f"mean_{part}_ms"])
-            for part in first.result.metrics.components
-        ]
+        least = 0.005 * first.result.mean_latency_ms
         parts = [
             f"{part.replace('_', ' ')} {signed(ms, 2)} ms"
-            for part, ms in more
-            if abs(ms) >= 0.005 * first.result.mean_latency_ms
+            for part in first.result.metrics.components
+            if abs(ms := mine[f"mean_{part}_ms"] - others[f"mean_{part}_ms"]) >= least
         ]
         return f"{clock}: {listed(parts)}" if parts else clock
 
@@ -139,10 +137,6 @@ class ServerComparison:
     def _repr_html_(self) -> str:
         heads = ("servers", "mean", "p50", "p99", "mean batch size", "why")
         return html_table(self.title, heads, self._rows(), SIDES)
-
-
-def _run(scenario: Scenario, requests: int, seed: int, keep: str) -> Result:
-    return simulate(scenario, requests, seed, keep=keep)
 
 
 def compare_servers(
@@ -190,10 +184,10 @@ def compare_servers(
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     keep = "all" if count < REQUESTS else "requests"  # lanes draw each step of a short run
-    calls = [(replace(scenario, rule=rule), count, seed, keep) for rule in by_rule]
+    calls = [(replace(scenario, rule=rule), count, seed) for rule in by_rule]
     check_memory(scenario, count * len(calls))
     warn_if_large(scenario, count, runs=len(calls), held=len(calls))
-    results = Crew(executor).map(_run, calls)
+    results = Crew(executor).map(partial(simulate, keep=keep), calls)
     groups = tuple(
         Group(tuple(names), rule, result)
         for (rule, names), result in zip(by_rule.items(), results, strict=True)

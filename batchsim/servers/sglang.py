@@ -138,9 +138,8 @@ def config(
         whole = sglang(**given | {"max_total_tokens": None}).kv_blocks or MOST * dp_size
         most = rule.kv_blocks if given.get("max_total_tokens") else MOST
         rule = replace(rule, kv_blocks=max(min(most, whole // dp_size), 1))
-    most = (
-        _by_memory(settings.get("gpu"))[1] if cuda_graph_max_bs_decode is None else cuda_graph_max_bs_decode
-    )
+    given_most, usual = cuda_graph_max_bs_decode, _by_memory(settings.get("gpu"))[1]
+    most = usual if given_most is None else given_most
     most = _check.whole("SGLang's cuda_graph_max_bs_decode", most, at_most=MOST_RUNNING)
     pads = not disable_cuda_graph_padding
     sizes: Any = (*LADDER, *range(512, most + 1, 32)) if pads else range(1, most + 1)

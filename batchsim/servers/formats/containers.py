@@ -77,18 +77,23 @@ def _without_heredocs(text: str) -> str:
 
 def _of_manifest(text: str) -> list[Command]:
     roots = parse_yaml(_TEMPLATE.sub(lambda each: re.sub(r"\W", "_", each[0]), text))
-    named = [(root.find("metadata.name"), root) for root in roots if "data" in root.items]
-    maps = {str(name.value): root for name, root in named if name}
+    maps = {_name(root): root for root in roots if "data" in root.items and _name(root)}
     scaled = [
         Remark(each.start(), f"a {each[1]} is not simulated: the number of replicas stays")
         for each in _SCALED.finditer(text)
     ]
+    every = [(root, *each) for root in roots for each in _containers(root, None)]
+    # The replicas of KServe's services by their runtime, whose command may stand in the same text.
+    served = {str(use.value): count for _, each, count in every if (use := each.items.get("runtime"))}
+    used = {_name(root) for root in roots if "Runtime" in str(getattr(root.find("kind"), "value", ""))}
     found = [
         command
-        for root in roots
-        for container, replicas in _containers(root, None)
+        for root, container, replicas in every
         if _KEYS & {*container.items} or {"kind", "services"} & {*root.items}
-        for command in _commands(text, container, replicas, maps, image="services" in root.items)
+        if _KEYS & {*container.items} or str(container.items.get("runtime", root).value) not in used
+        for command in _commands(
+            text, container, served.get(_name(root), replicas), maps, image="services" in root.items
+        )
     ]
     for root in roots:
         other = [] if {"kind", "services"} & {*root.items} else [Remark(root.at, OTHERS)]
@@ -106,6 +111,10 @@ def _of_manifest(text: str) -> list[Command]:
                     inner.remarks, inner.replicas = [*user.remarks, *inner.remarks], user.replicas
                     found.append(inner)
     return [replace(command, remarks=[*command.remarks, *scaled]) for command in found]
+
+
+def _name(root: Node) -> str:
+    return "" if (found := root.find("metadata.name")) is None else str(found.value)
 
 
 def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node | None]]:

@@ -365,7 +365,9 @@ class PythonForm:
                 raise ValueError(f"{rule}, of {listed}; got {brief(which)}")
             return fits[0]
         if len(calls) > 1:  # perhaps only one of several stages batches
-            calls = [call for call in calls if {"max_batch_size", "batch_size"} & {*call.keywords}] or calls
+            calls = [
+                call for call in calls if {"max_batch_size", "batch_size", "batchable"} & {*call.keywords}
+            ] or calls
         if len(calls) > 1:
             raise ValueError(f"a call of {title} must be there once, or which must name it, got {listed}")
         return calls[0]

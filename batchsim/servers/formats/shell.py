@@ -152,7 +152,7 @@ class Script:
         elif words := self._counted(words_of(text, at)):
             wrong = min(_wrong(root).start_byte, len(text))
             got = text[wrong:].strip().partition("\n")[0] or "its end"
-            hint = RENDERED if "{{" in text else ""
+            hint = RENDERED if "{{" in text else "; read its command in a file of its own"
             remark = Remark(at + wrong, f"a script must be valid for a shell, got {got}{hint}", "refusal")
             self._found.append(Command(words, remarks=[remark]))
         self._text, self._at = outer

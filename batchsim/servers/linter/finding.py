@@ -132,16 +132,11 @@ class Findings(Sequence[Finding]):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for instance for JSON."""
         names = ("code", "sentence", "key", "value", "changed_value", "effect", "change", "remedy")
-        return {
-            "server": self.config.server,
-            "findings": [
-                {name: getattr(each, name) for name in names} | {"lines": self.lines(each)} for each in self
-            ],
-            "notes": [
-                {"code": note.code, "sentence": note.sentence, "lines": self.lines(note)}
-                for note in self.notes
-            ],
-        }
+        findings, notes = (
+            [{name: getattr(each, name) for name in some} | {"lines": self.lines(each)} for each in every]
+            for some, every in ((names, self.findings), (names[:2], self.notes))
+        )
+        return {"server": self.config.server, "findings": findings, "notes": notes}
 
     def __repr__(self) -> str:
         lines = [self.title]
