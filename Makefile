@@ -13,6 +13,7 @@
 # make bounds    the engines' tests with every index of the compiled loops checked, a quarter of an hour
 # make lessons   the students' copies of the lessons, from notebooks/solutions/ (FORMAT=nbgrader or otter: build/FORMAT)
 # make page      one file that needs no installation and no network: dist/batchsim.html
+# make lite      the course for a browser alone, as a folder for any web server: dist/lite (PYODIDE=a folder with its release)
 # make slides    the lessons as slides, which need no network: build/slides/index.html
 # make book      the course, the glossary and the reference as a site that reads offline: build/book/html/index.html
 # make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
@@ -53,7 +54,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package picture paper slides clean
+.PHONY: help lite lite-tools lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package picture paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -72,7 +73,7 @@ app: $(VENV)/.installed-app
 lab app test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 
 test: export CPU_SECONDS := $(abspath $(VENV))/cpu-seconds
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test $(VENV)/pyodide lite-tools
 	@rm -f $(CPU_SECONDS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -102,7 +103,7 @@ units:
 pages:
 	@$(BROWSER_BESIDE) > $(VENV)/pages.log 2>&1; over=$$?; cat $(VENV)/pages.log; exit $$over
 
-test-browser: $(VENV)/.installed-test
+test-browser: $(VENV)/.installed-test $(VENV)/pyodide lite-tools
 	export BATCHSIM_BROWSER=required; $(BROWSER_BESIDE) && $(BROWSER_ALONE)
 
 # Not in CI, which must say the same each time.
@@ -212,6 +213,18 @@ picture: $(VENV)/.installed-test
 paper: $(VENV)/.installed-test
 	JAX_PLATFORMS=cpu $(BIN)/python paper/figure.py
 
+# In an environment of its own, as JupyterLab would load JupyterLite's extensions, too.
+lite: lite-tools
+	JAX_PLATFORMS=cpu .venv-lite/bin/python docs/lite/build.py dist/lite $(PYODIDE)
+	@echo "Put dist/lite on any web server, or try it: python -m http.server -d dist/lite"
+
+lite-tools:
+	@$(MAKE) --no-print-directory VENV=.venv-lite .venv-lite/.installed-lite
+
+# The tests of `make lite` are skipped without it.
+$(VENV)/pyodide: $(VENV)/.installed-test
+	-$(BIN)/python tools/pyodide.py $@
+
 slides: $(VENV)/.installed-book page
 	$(BIN)/python docs/book/slides.py build/slides
 	$(BIN)/python docs/book/check.py build/slides
@@ -235,4 +248,4 @@ $(VENV)/.installed-%: $(VENV)/.python pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-servers
+	rm -rf $(VENV) .venv-servers .venv-lite

@@ -1,0 +1,126 @@
+"""The course without an installation: JupyterLite and Pyodide in Chromium, with every other host blocked."""
+
+import nbformat
+import pytest
+
+from browser import lite
+from browser.conftest import FILL, cells_of, patient
+from browser.panel import EXPLORER, HANDLE, KNOB, Noise, eventually
+from browser.servers import ROOT
+
+LESSONS = [path.stem for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))]
+PLACE = "import sys; print(sys.platform)"
+
+
+@pytest.fixture(scope="module")
+def site(browser, tmp_path_factory):
+    """The site; its loops are those of requests alone, which build in seconds."""
+    if why := lite.missing():
+        pytest.skip(why)
+    with lite.served(lite.built(tmp_path_factory.mktemp("lite") / "site", "requests")) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, site):
+    context = patient(browser.new_context(viewport={"width": 1280, "height": 800}))
+    context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
+    context.route(lambda url: not url.startswith((site, "data:", "blob:")), lambda route: route.abort())
+    page = context.new_page()
+    page.noise = Noise()
+    page.noise.listen(page)
+    yield page
+    elsewhere = page.noise.elsewhere
+    context.close()
+    assert not elsewhere
+
+
+def wrong(outputs):
+    return [each["evalue"] for each in outputs if each["output_type"] == "error"]
+
+
+def test_the_explorer_comes_by_itself_and_a_slider_redraws_it(page, site):
+    page.goto(site)
+    page.wait_for_selector(f"{EXPLORER}[data-frame]")
+    before = page.locator(EXPLORER).get_attribute("src")
+    handle = page.locator(KNOB.format(name="max_wait_ms")).locator(HANDLE)
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    assert eventually(lambda: page.locator(EXPLORER).get_attribute("src") != before)
+    page.wait_for_function(lite.IDLE)
+    assert page.evaluate(lite.ANSWER, PLACE) == "emscripten\n"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", [name for name in LESSONS if not name.startswith("08")])  # it measures
+def test_each_cell_of_a_lesson_says_what_it_says_on_a_computer(page, site, name):
+    lite.open_notebook(page, site, f"solutions/{name}")
+    found = lite.run_all(page)
+    for cell in nbformat.read(ROOT / "notebooks" / "solutions" / f"{name}.ipynb", 4).cells:
+        if cell.cell_type == "code" and "nbval-ignore-output" not in cell.metadata.get("tags", []):
+            assert lite.shown(found[cell.source]) == lite.shown(cell.outputs), cell.source
+        elif cell.cell_type == "code":
+            assert not wrong(found[cell.source]), cell.source
+
+
+def filled(page, site, *cells):
+    """Open a notebook with these cells alone, and run them."""
+    lite.open_notebook(page, site, "00-explorer")
+    page.evaluate(FILL, cells_of(cells))
+    return lite.run_all(page)
+
+
+@pytest.mark.alone
+def test_a_click_on_the_map_moves_the_sliders_and_the_film_plays(page, site):
+    filled(page, site, "import batchsim as bs\npanel = bs.explore(play=True)\npanel")
+    page.wait_for_selector(f"{EXPLORER}[data-frame]")
+    say = "print(panel.state.max_wait_ms, panel.state.max_batch_size)"
+    before = page.evaluate(lite.ANSWER, say)
+    page.evaluate(lite.ANSWER, "panel.large.value = 'map'")
+    picture = page.locator(EXPLORER)
+    box = picture.bounding_box()
+    page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"])
+    assert eventually(lambda: page.evaluate(lite.ANSWER, say) != before)
+    page.evaluate(lite.ANSWER, "panel.large.value = 'film'")
+    canvas = page.wait_for_selector(".batchsim-main canvas")
+    first = canvas.evaluate("(canvas) => canvas.toDataURL()")
+    assert eventually(lambda: canvas.evaluate("(canvas) => canvas.toDataURL()") != first)
+
+
+@pytest.mark.alone
+def test_an_answer_has_its_feedback_and_progress_stays_for_the_next_visit(page, site):
+    asks = 'from batchsim.teaching import check\ncheck("05.1", 12)', 'check("05.1", 100 * (1 - 0.99**40))'
+    found = filled(page, site, *asks)
+    assert "Right" not in str(found[asks[0]])
+    assert "Right" in str(found[asks[1]])
+    page.reload()
+    found = filled(page, site, "import batchsim as bs\nprint(bs.teaching.progress())")
+    assert "05.1" in str(*found.values())
+
+
+@pytest.mark.alone
+def test_a_saved_result_is_loaded_again(page, site):
+    saving = (
+        "import batchsim as bs\n"
+        "run = bs.simulate(bs.Scenario(bs.Poisson(800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25)), 2000)\n"
+        "run.save('run.zip'); print(run.percentile(99))"
+    )
+    (first,) = filled(page, site, saving).values()
+    page.reload()
+    (second,) = filled(page, site, "import batchsim as bs\nprint(bs.load('run.zip').percentile(99))").values()
+    assert lite.shown(first) == lite.shown(second) != []
+
+
+@pytest.mark.alone
+def test_a_browser_says_what_it_lacks(page, site):
+    found = filled(
+        page,
+        site,
+        "import batchsim as bs\nbs.device.load_model('mlp')",
+        "bs.teaching.join('http://class:8888/')",
+    )
+    assert [wrong(outputs)[0] for outputs in found.values()] == [
+        "jax needs a computer with batchsim, got a browser: pip install 'batchsim[device]'",
+        "to join a class needs a computer with batchsim, "
+        "got a browser: docs/install.md says how to install it",
+    ]
