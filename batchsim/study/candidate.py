@@ -107,9 +107,9 @@ class Candidate:
     def cost_per_million(self) -> float:
         """What a million requests cost if it keeps up; NaN without a price, or before a run that tells it."""
         scenario = self.scenario
-        if scenario.price_per_hour is None or self.metered or not isinstance(scenario.workload, OpenLoop):
+        if scenario.price_per_hour is None or not (fixed_per_s := self._fixed_per_s):
             return self._told("cost_per_million")
-        return scenario.price_per_hour / 3600 * self.servers / scenario.workload.offered_per_s * MILLION
+        return scenario.price_per_hour / 3600 * self.servers / fixed_per_s * MILLION
 
     @property
     def joules_per_request(self) -> float:
@@ -138,17 +138,18 @@ class Candidate:
 
     @property
     def metered(self) -> bool:
-        """Whether only a run tells what requests cost: they are lost, clients wait, or replicas change.
+        """Whether only a run tells what "cheapest" or "greenest" minimises, as it always tells the energy."""
+        is_priced = self.scenario.price_per_hour is not None
+        return self.prefer == "greenest" or (is_priced and not self._fixed_per_s)
 
-        It always tells their energy.
-        """
+    @property
+    def _fixed_per_s(self) -> float:
+        """The rate of requests if it keeps up; 0 if they are lost, clients wait, or replicas change."""
         scenario = self.scenario
-        if self.prefer == "greenest":
-            return True
-        fixed = (
-            isinstance(scenario.workload, OpenLoop) and not scenario.can_lose and scenario.autoscale is None
+        is_known = not scenario.can_lose and scenario.autoscale is None
+        return (
+            scenario.workload.offered_per_s if isinstance(scenario.workload, OpenLoop) and is_known else 0.0
         )
-        return scenario.price_per_hour is not None and not fixed
 
     @property
     def saturation_per_s(self) -> float:

@@ -374,6 +374,15 @@ def test_the_greenest_setting_takes_the_least_energy_of_those_that_meet_the_obje
     assert " J a request" in str(found.statement)
 
 
+def test_what_a_setting_costs_does_not_depend_on_what_is_preferred():
+    """It is the price over the offered rate; the run's own rate is another one by chance."""
+    priced = GREEN.replace(price_per_hour=3.6)
+    for prefer in ("greenest", "cheapest", "fastest"):
+        found = tune(priced, bs.SLO(p99_ms=40), {"max_batch_size": [8]}, requests=2000, prefer=prefer)
+        (million,) = found.candidates["cost_per_million"]
+        assert million == pytest.approx(1000 / priced.workload.offered_per_s, rel=1e-12)
+
+
 def test_the_greenest_setting_needs_watts():
     with pytest.raises(ValueError, match="prefer='greenest' needs watts, the power of a server, got none"):
         tune(GREEN.replace(watts=None), bs.SLO(p99_ms=40), OVER, prefer="greenest")
