@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
@@ -27,12 +27,12 @@ from batchsim.web import wasm  # noqa: E402
 
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
 CORE = ("pyodide.js", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip")
-# What the kernel and batchsim import: packages of Pyodide, wheels of JupyterLite's kernel, and pure Python.
+# What the kernel and batchsim import: of Pyodide, of JupyterLite's kernel, and what also runs as pure Python.
 COMPILED = ("ipython", "matplotlib", "micropip", "numpy", "pandas", "pillow", "scipy", "sqlite3", "ssl")
 KERNEL = ("ipykernel", "piplite", "pyodide-kernel")
 EXTENSION = Path(sys.prefix, "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension")
-PURE = ("anywidget", "comm", "ipywidgets", "jupyterlab-widgets", "psygnal", "simpy", "tomlkit", "tqdm",
-        "typing-extensions")  # fmt: skip
+PURE = ("anywidget", "comm", "ipywidgets", "jupyterlab-widgets", "protobuf", "psygnal", "pyyaml", "simpy",
+        "tomlkit", "tqdm", "typing-extensions")  # fmt: skip
 STARTUP = "batchsim_startup.py"  # beside the package
 FIRST = "notebooks/00-explorer.ipynb"
 STORED = "08-does-it-tell-the-truth.ipynb"  # it measures with JAX and threads
@@ -145,10 +145,18 @@ def wheels(folder: Path, runs: tuple[str, ...]) -> list[Path]:
         (ours,) = Path(made).iterdir()
         found.append(folder / ours.name)
         without_course(ours, found[-1])
-        ours.unlink()
-        run("pip", "download", "--no-deps", "--dest", made, *(f"{name}=={version(name)}" for name in PURE))
-        found += [Path(shutil.copy(path, folder)) for path in Path(made).iterdir()]
-    return found
+    return [*found, *(packed(name, folder) for name in PURE)]
+
+
+def packed(name: str, folder: Path) -> Path:
+    """Write a wheel of an installed package without its compiled parts, which it can do without."""
+    found = distribution(name)
+    wheel = folder / f"{name.replace('-', '_')}-{found.version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as new:
+        for file in found.files or ():
+            if file.suffix not in (".so", ".pyd", ".pyc") and file.parts[0] != "..":
+                new.write(file.locate(), file.as_posix())
+    return wheel
 
 
 def without_course(wheel: Path, copy: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from browser.servers import ROOT
 
 TOOLS, PYODIDE = ROOT / ".venv-lite" / "bin" / "python", ROOT / ".venv" / "pyodide"
-IDLE = "jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+IDLE = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 RUN_ALL = """() => {
     window.ran = false;
     jupyterapp.commands.execute('notebook:run-all-cells').then(() => { window.ran = true; });

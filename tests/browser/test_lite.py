@@ -1,5 +1,9 @@
 """The course without an installation: JupyterLite and Pyodide in Chromium, with every other host blocked."""
 
+import contextlib
+import io
+import json
+
 import nbformat
 import pytest
 
@@ -10,6 +14,23 @@ from browser.servers import ROOT
 
 LESSONS = [path.stem for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))]
 PLACE = "import sys; print(sys.platform)"
+GOLDEN = """
+golden = {"__name__": "golden"}
+exec(source, golden)
+golden |= {"REQUEST_RUNS": 140, "TOKEN_RUNS": 60}
+found = {}
+import json, warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    for name, scenario, requests in golden["scenarios"]():
+        for engine in "simpy", "compiled":
+            try:
+                run = golden["bs"].simulate(scenario, requests, seed=3, engine=engine)
+                found[f"{name} {engine}"] = golden["columns_of"](run)
+            except ValueError as error:
+                found[f"{name} {engine}"] = str(error)
+print(json.dumps(found))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +43,9 @@ def site(browser, tmp_path_factory):
 
 
 @pytest.fixture
-def page(browser, site):
-    context = patient(browser.new_context(viewport={"width": 1280, "height": 800}))
+def page(request, browser, site):
+    options = getattr(request, "param", {})
+    context = patient(browser.new_context(viewport={"width": 1280, "height": 800}, **options))
     context.add_init_script("try { localStorage.setItem('batchsim-opening', 1); } catch {}")
     context.route(lambda url: not url.startswith((site, "data:", "blob:")), lambda route: route.abort())
     page = context.new_page()
@@ -124,3 +146,26 @@ def test_a_browser_says_what_it_lacks(page, site):
         "to join a class needs a computer with batchsim, "
         "got a browser: docs/install.md says how to install it",
     ]
+
+
+@pytest.mark.alone
+def test_runs_are_the_same_to_the_bit(page, site):
+    code = f"source = {(ROOT / 'tools' / 'golden.py').read_text()!r}\n{GOLDEN}"
+    lite.open_notebook(page, site, "00-explorer")
+    found = json.loads(page.evaluate(lite.ANSWER, code))
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(code, {})
+    assert found == json.loads(said.getvalue())
+    assert len(found) > 300
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("page", [{"service_workers": "block"}], indirect=True)
+def test_where_storage_is_forbidden_an_exercise_runs_and_says_that_it_is_not_kept(page, site):
+    asks = (
+        'from batchsim.teaching import check, progress\ncheck("05.1", 100 * (1 - 0.99**40))',
+        "print(progress())",
+    )
+    answer, kept = filled(page, site, *asks).values()
+    assert "Right" in str(answer)
+    assert "this browser stores no files" in str(kept)

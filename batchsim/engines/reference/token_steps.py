@@ -335,7 +335,7 @@ class ServedRatioEngine(Engine):
         """Let requests join from the head of the queue, each with memory for all of its tokens."""
         left, free = self.blocks_for(budget) * self.batching.block_size, self.free
         new: list[tuple[Request, int, int]] = []
-        for request in islice(queue, max(most, 0)):
+        for request in islice(queue, min(max(most, 0), len(queue))):  # in a browser a count has 32 bits
             blocks = self.blocks_for(request.prompt + request.limit - 1)
             tokens = request.prompt
             if tokens > left:
