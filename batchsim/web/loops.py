@@ -1,7 +1,8 @@
-"""The compiled loops for a browser's Python: `python -m batchsim.web.loops` writes loops.wasm and loops.json.
+"""The compiled loops for a browser's Python: `python -m batchsim.web.loops FOLDER` writes two files.
 
-Some runs in plain Python show the types with which each loop is called, and each of these becomes an export.
-Names of runs behind it (`RUNS`) leave out the others, which takes less time.
+Some runs in plain Python show the types with which each loop is called, and each of these becomes an export
+of loops.wasm; loops.json has their names. Names of runs behind it (`RUNS`) leave out the others, which takes
+less time.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, attr-defined"
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,11 @@ from batchsim.engines.compiled.backend import as_dtype, typeof, types
 from batchsim.engines.compiled.browser import code_of
 from batchsim.engines.compiled.cells import fields_of
 
-HERE = Path(__file__).parent
-KEPT = HERE.parents[1] / "build" / "web" / "loops"  # each compiled export, for the next module
+KEPT = Path(__file__).parents[2] / "build" / "web" / "loops"  # each compiled export, for the next module
 FEW = 50  # requests of a run, in plain Python
-RUNS = "requests", "tokens", "limited", "rules"
-RESULTS = {"none": "", "int64": "q", "float64": "d", "bool": "?"}  # as `struct` names what a loop returns
+RUNS = "requests", "tokens", "limited", "rules", "replicas"
+# As `struct` names what a loop returns.
+RESULTS = {"none": "", "int64": "q", "float64": "d", "bool": "?", "UniTuple(int64 x 2)": "qq"}
 Calls = dict[tuple[str, str, tuple[Any, ...]], None]  # of loops: their modules, names, and arguments' types
 
 
@@ -58,6 +60,7 @@ def note(*runs: str) -> Calls:
 
     jit.compiled = noted
     from batchsim.scenario import Affine, Poisson, Scenario
+    from batchsim.scenario.routing import NAMES
     from batchsim.scenario.rules import RULES
     from batchsim.simulate import KEEP, simulate
     from batchsim.view.explorer.runs import Stored
@@ -71,12 +74,16 @@ def note(*runs: str) -> Calls:
             state.kind.run(state, scenario, FEW, Stored(), moving=False)
         for keep in KEEP:
             simulate(scenario, FEW, keep=keep).summary()
+    one = Scenario(Poisson(100), usual(RULES[0]), Affine(5, 0.25), queue_limit=9)
     for rule in map(usual, RULES) if "rules" in runs else ():
-        simulate(Scenario(Poisson(100), rule, Affine(5, 0.25), queue_limit=9), FEW)
+        simulate(one.replace(rule=rule), FEW)
+    for routing, queue_limit in product(NAMES, (9, None)) if "replicas" in runs else ():
+        if routing not in ("by_key", "least_tokens"):  # the one needs keys, the other tokens
+            simulate(one.replace(replicas=4, routing=routing, queue_limit=queue_limit), FEW).summary()
     return calls
 
 
-def build(calls: Calls) -> None:
+def build(calls: Calls, folder: Path) -> None:
     """Write both files, in a process without optimised loops."""
     from batchsim.web.wasm import module_of
 
@@ -88,29 +95,26 @@ def build(calls: Calls) -> None:
         entries[export] = getattr(loop, "py_func", loop), kinds
     code, results = module_of(entries, KEPT)
     exports = {called: (export, RESULTS[results[export]]) for called, export in names.items()}
-    (HERE / "loops.wasm").write_bytes(code)
-    (HERE / "loops.json").write_text(json.dumps(exports), "utf-8")
+    (folder / "loops.wasm").write_bytes(code)
+    (folder / "loops.json").write_text(json.dumps(exports), "utf-8")
 
 
-def main(*runs: str) -> None:
+def main(folder: str, *runs: str) -> None:
     """Note the calls in one process, and compile their loops in another."""
     from batchsim.web.wasm import PLAIN
 
-    noting, building = (
-        [sys.executable, "-m", __spec__.name, "note", *runs],
-        [sys.executable, "-m", __spec__.name, "build"],
+    again, uncompiled = [sys.executable, "-m", __spec__.name], {"NUMBA_DISABLE_JIT": "1"}
+    noted = subprocess.run(
+        [*again, "note", *(runs or RUNS)], env=os.environ | uncompiled, check=True, stdout=subprocess.PIPE
     )
-    calls = subprocess.run(
-        noting, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True, stdout=subprocess.PIPE
-    )
-    subprocess.run(building, env=os.environ | PLAIN, check=True, input=calls.stdout)
+    subprocess.run([*again, "build", folder], env=os.environ | PLAIN, check=True, input=noted.stdout)
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case "note", *runs:
             sys.stdout.buffer.write(pickle.dumps(note(*runs)))
-        case ["build"]:
-            build(pickle.load(sys.stdin.buffer))
-        case runs:
-            main(*(runs or RUNS))
+        case "build", folder:
+            build(pickle.load(sys.stdin.buffer), Path(folder))
+        case words:
+            main(*words)

@@ -155,7 +155,7 @@ def main(path: str) -> None:
         raise ValueError(f"the page must have at most {LARGEST:,} bytes, got {len(text):,}")
     Path(path).write_bytes(text)
     kept = wasm.built(PACKAGE, wasm.FIGURE)  # for notebooks of those who install a wheel
-    for old in {*PACKAGE.glob("*-*.wasm")} - {kept}:
+    for old in {*PACKAGE.glob("*.wasm")} - {kept}:
         old.unlink()
     print(f"{path}: {len(text) / 1000:.0f} kB")
 

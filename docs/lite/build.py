@@ -139,12 +139,12 @@ def wheels(folder: Path, runs: tuple[str, ...]) -> list[Path]:
     theirs = EXTENSION.glob("static/pypi/[!w]*.whl")  # the others stand for widgetsnbextension
     found = [Path(shutil.copy(path, folder)) for path in theirs]
     with TemporaryDirectory() as made:
-        run("batchsim.web.loops", *runs)
         wasm.built(ROOT / "batchsim" / "web", wasm.FIGURE, quietly=True)  # of `bs.figure`
         run("build", "--wheel", "--outdir", made, ROOT)
         (ours,) = Path(made).iterdir()
+        run("batchsim.web.loops", made, *runs)
         found.append(folder / ours.name)
-        without_course(ours, found[-1])
+        for_a_browser(ours, found[-1])
     return [*found, *(packed(name, folder) for name in PURE)]
 
 
@@ -159,12 +159,14 @@ def packed(name: str, folder: Path) -> Path:
     return wheel
 
 
-def without_course(wheel: Path, copy: Path) -> None:
-    """Copy a wheel without batchsim's course, which the site has as files."""
+def for_a_browser(wheel: Path, copy: Path) -> None:
+    """Copy batchsim's wheel with the compiled loops beside it, and without the course, which the site has."""
     with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(copy, "w", zipfile.ZIP_DEFLATED) as new:
         for each in old.infolist():
             if not each.filename.startswith(("batchsim/course/", "batchsim/web/batchsim.html")):
                 new.writestr(each, old.read(each))
+        for name in "loops.json", "loops.wasm":
+            new.write(wheel.with_name(name), f"batchsim/web/{name}")
         new.write(HERE / "startup.py", STARTUP)
 
 
