@@ -151,7 +151,7 @@ def test_a_percentile_that_spans_a_drifting_day_is_flagged(keep, period_s):
     result = bs.simulate(scenario, 20_000, keep=keep)
     assert result.summary()["drifting"] is True
     assert result.rate_range_per_s == pytest.approx((400, 1200), rel=0.01)
-    assert "DRIFTING    from 400/s to 1200/s" in repr(result)
+    assert "DRIFTING    from 400/s to 1,200/s" in repr(result)
 
 
 def recorded(workload, requests=20_000, seed=0):
