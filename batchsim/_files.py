@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from batchsim import _check
 from batchsim._format import brief, size
+from batchsim._parts import IN_BROWSER
 
 IN_MEMORY = 2**26  # bytes buffered in memory; further ones go to disk
 LEFT_S = 3600.0  # no file takes that long to write: the process was killed
@@ -228,6 +229,8 @@ def _irreplaceable(path: Path, found: os.stat_result) -> IO[bytes] | None:
 
 def held(file: BinaryIO) -> bool:
     """Try to lock a file; return whether another process holds it."""
+    if IN_BROWSER:  # no other process, and no locks
+        return False
     try:
         if sys.platform == "win32":
             import msvcrt

@@ -236,6 +236,14 @@ def test_kernels_at_once_lose_nothing_of_each_other(file):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows locks files otherwise")
+def test_a_browser_has_no_locks_and_keeps_progress(file, monkeypatch):
+    monkeypatch.setattr("batchsim._files.IN_BROWSER", True)
+    monkeypatch.delattr("fcntl.flock")
+    progress(name="Ann")
+    assert store.read(file).student == "Ann"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks files otherwise")
 def test_where_locks_do_not_work_nobody_waits_for_one(file, monkeypatch):
     def unsupported(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
