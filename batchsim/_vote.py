@@ -45,7 +45,7 @@ def join(address: str) -> None:
     """
     os.environ.pop(ADDRESS, None)
     if address:
-        need_computer("to join a class")
+        need_computer("joining a class")
         refusal = _asked(address, "GET")
         if not refusal:
             os.environ[ADDRESS] = address

@@ -145,7 +145,7 @@ def test_a_command_without_the_shell_is_one_line_with_the_extra_that_it_needs(co
         ),
         (
             lambda: bs.teaching.join("http://class:8888/?token=x"),
-            "to join a class needs a computer with batchsim, got a browser: docs/install.md",
+            "joining a class needs a computer with batchsim, got a browser: docs/install.md",
         ),
         (
             lambda: _parts.need("nobody", "device"),

@@ -27,7 +27,6 @@ from batchsim.engines.compiled.backend import as_dtype, typeof, types
 from batchsim.engines.compiled.browser import code_of
 from batchsim.engines.compiled.cells import fields_of
 
-KEPT = Path(__file__).parents[2] / "build" / "web" / "loops"  # each compiled export, for the next module
 FEW = 50  # requests of a run, in plain Python
 RUNS = "requests", "tokens", "limited", "rules", "replicas"
 # As `struct` names what a loop returns.
@@ -85,7 +84,7 @@ def note(*runs: str) -> Calls:
 
 def build(calls: Calls, folder: Path) -> None:
     """Write both files, in a process without optimised loops."""
-    from batchsim.web.wasm import module_of
+    from batchsim.web.wasm import ENTRIES, module_of
 
     entries, names = {}, {}
     for module, name, kinds in calls:
@@ -93,7 +92,7 @@ def build(calls: Calls, folder: Path) -> None:
         called = f"{name} tuple({','.join(map(name_of, kinds))})"
         export = names[called] = f"{name}_{hashlib.sha256(called.encode()).hexdigest()[:8]}"
         entries[export] = getattr(loop, "py_func", loop), kinds
-    code, results = module_of(entries, KEPT)
+    code, results = module_of(entries, ENTRIES)
     exports = {called: (export, RESULTS[results[export]]) for called, export in names.items()}
     (folder / "loops.wasm").write_bytes(code)
     (folder / "loops.json").write_text(json.dumps(exports), "utf-8")

@@ -23,8 +23,6 @@ from batchsim.study.slo import SLO
 from batchsim.view.scripts import JS, bundle
 from batchsim.web.descriptions import PLAYED, descriptions, terms
 
-PACKAGE = Path(__file__).parent
-BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
 LARGEST = 500_000  # bytes
 REQUESTS = 20_000
 Values = dict[str, Any]  # by the names of controls
@@ -145,7 +143,7 @@ def main(path: str) -> None:
     """Build the page into a file, or raise ValueError if it is too large."""
     from batchsim.web import wasm  # only builders need what it imports
 
-    compiled = wasm.built(BUILD)
+    compiled = wasm.built(wasm.BUILD)
     print(
         f"{compiled.name}: the compiled loops, which stay for the next page\ndrawing the page's figures",
         flush=True,
@@ -154,9 +152,7 @@ def main(path: str) -> None:
     if len(text) > LARGEST:
         raise ValueError(f"the page must have at most {LARGEST:,} bytes, got {len(text):,}")
     Path(path).write_bytes(text)
-    kept = wasm.built(PACKAGE, wasm.FIGURE)  # for notebooks of those who install a wheel
-    for old in {*PACKAGE.glob("*.wasm")} - {kept}:
-        old.unlink()
+    wasm.for_wheel()
     print(f"{path}: {len(text) / 1000:.0f} kB")
 
 

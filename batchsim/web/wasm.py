@@ -35,6 +35,8 @@ FIGURE = ("SizeOrWait",)  # the rules of the figure in notebooks
 OLDEST = 0, 68  # Numba that builds a module without functions from outside
 LARGEST = 1_000_000  # bytes
 OWN = [Path(__file__).with_name(f"{name}.py") for name in ("entries", "link", "wasm")]
+BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
+ENTRIES = BUILD / "entries"
 LARGEST_ENTRY = 10_000_000  # bytes, as text
 CALLED = re.compile(r"NumbaEnv(\d\w+)")  # Numba gives each function a variable with its name
 CHOOSES = re.compile("overload|intrinsic")  # in files whose functions choose what is compiled
@@ -51,8 +53,16 @@ def built(folder: Path, rules: tuple[str, ...] = (), quietly: bool = False) -> P
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(file) as into:
-            into.write(build(*rules, quietly=quietly, folder=None if quietly else folder / "entries"))
+            into.write(build(*rules, quietly=quietly, folder=None if quietly else ENTRIES))
     return file
+
+
+def for_wheel(quietly: bool = False) -> None:
+    """Build the figure's module in the package, where wheels take it from, and remove those of other code."""
+    package = Path(__file__).parent
+    kept = built(package, FIGURE, quietly)
+    for old in {*package.glob("*.wasm")} - {kept}:
+        old.unlink()
 
 
 def name_of(rules: tuple[str, ...] = ()) -> str:

@@ -139,7 +139,7 @@ def wheels(folder: Path, runs: tuple[str, ...]) -> list[Path]:
     theirs = EXTENSION.glob("static/pypi/[!w]*.whl")  # the others stand for widgetsnbextension
     found = [Path(shutil.copy(path, folder)) for path in theirs]
     with TemporaryDirectory() as made:
-        wasm.built(ROOT / "batchsim" / "web", wasm.FIGURE, quietly=True)  # of `bs.figure`
+        wasm.for_wheel(quietly=True)
         run("build", "--wheel", "--outdir", made, ROOT)
         (ours,) = Path(made).iterdir()
         run("batchsim.web.loops", made, *runs)
@@ -176,11 +176,11 @@ def add_first_cell(site: Path) -> None:
     extension.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "first_cell.js", extension)
     path = site / "jupyter-lite.json"
-    page = json.loads(path.read_text("utf-8"))
-    page["jupyter-config-data"]["federated_extensions"].append(
+    settings = json.loads(path.read_text("utf-8"))
+    settings["jupyter-config-data"]["federated_extensions"].append(
         {"name": "batchsim-first-cell", "extension": "./extension", "load": "first_cell.js"}
     )
-    path.write_text(json.dumps(page), "utf-8")
+    path.write_text(json.dumps(settings), "utf-8")
     page = site / "index.html"  # the pages below read its settings
     redirect = "await import('./config-utils.js')"
     page.write_text(

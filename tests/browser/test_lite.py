@@ -13,6 +13,7 @@ from browser.panel import EXPLORER, HANDLE, KNOB, Noise, eventually
 from browser.servers import ROOT
 
 LESSONS = [path.stem for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))]
+ASKS = "bs.device.load_model('mlp')", "bs.teaching.join('http://class:8888/')"
 PLACE = "import sys; print(sys.platform)"
 GOLDEN = """
 golden = {"__name__": "golden"}
@@ -93,20 +94,19 @@ def filled(page, site, *cells):
 
 
 @pytest.mark.alone
-def test_a_click_on_the_map_moves_the_sliders_and_the_film_plays(page, site):
+def test_the_film_plays_and_a_click_on_the_map_moves_the_sliders(page, site):
     filled(page, site, "import batchsim as bs\npanel = bs.explore(play=True)\npanel")
-    page.wait_for_selector(f"{EXPLORER}[data-frame]")
+    canvas = page.wait_for_selector(".batchsim-player canvas")
+    first = canvas.get_attribute("aria-label")
+    page.click(".batchsim-player button")
+    assert eventually(lambda: canvas.get_attribute("aria-label") != first)
     say = "print(panel.state.max_wait_ms, panel.state.max_batch_size)"
     before = page.evaluate(lite.ANSWER, say)
     page.evaluate(lite.ANSWER, "panel.large.value = 'map'")
-    picture = page.locator(EXPLORER)
-    box = picture.bounding_box()
+    page.wait_for_selector(f"{EXPLORER}[data-frame]")
+    box = page.locator(EXPLORER).bounding_box()
     page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"])
     assert eventually(lambda: page.evaluate(lite.ANSWER, say) != before)
-    page.evaluate(lite.ANSWER, "panel.large.value = 'film'")
-    canvas = page.wait_for_selector(".batchsim-main canvas")
-    first = canvas.evaluate("(canvas) => canvas.toDataURL()")
-    assert eventually(lambda: canvas.evaluate("(canvas) => canvas.toDataURL()") != first)
 
 
 @pytest.mark.alone
@@ -117,7 +117,7 @@ def test_an_answer_has_its_feedback_and_progress_stays_for_the_next_visit(page, 
     assert "Right" in str(found[asks[1]])
     page.reload()
     found = filled(page, site, "import batchsim as bs\nprint(bs.teaching.progress())")
-    assert "05.1" in str(*found.values())
+    assert "1 solved (2 tries)" in str(*found.values())
 
 
 @pytest.mark.alone
@@ -129,7 +129,9 @@ def test_a_saved_result_is_loaded_again(page, site):
     )
     (first,) = filled(page, site, saving).values()
     page.reload()
-    (second,) = filled(page, site, "import batchsim as bs\nprint(bs.load('run.zip').percentile(99))").values()
+    (second,) = filled(
+        page, site, "import batchsim as bs\nprint(bs.Result.load('run.zip').percentile(99))"
+    ).values()
     assert lite.shown(first) == lite.shown(second) != []
 
 
@@ -138,12 +140,14 @@ def test_a_browser_says_what_it_lacks(page, site):
     found = filled(
         page,
         site,
-        "import batchsim as bs\nbs.device.load_model('mlp')",
-        "bs.teaching.join('http://class:8888/')",
+        *(
+            f"import batchsim as bs\ntry:\n    {ask}\nexcept Exception as error:\n    print(error)"
+            for ask in ASKS
+        ),
     )
-    assert [wrong(outputs)[0] for outputs in found.values()] == [
+    assert [lite.shown(outputs)[0][1].strip() for outputs in found.values()] == [
         "jax needs a computer with batchsim, got a browser: pip install 'batchsim[device]'",
-        "to join a class needs a computer with batchsim, "
+        "joining a class needs a computer with batchsim, "
         "got a browser: docs/install.md says how to install it",
     ]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from batchsim._files import TABLE_BYTES, bytes_of, opened
+from batchsim._parts import IN_BROWSER
 from batchsim.engines.compiled.backend import (
     DefaultOptions,
     Event,
@@ -177,7 +178,7 @@ def _brief(error: Exception) -> str:
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile on first use, and cache the result on disk, or only in memory if the disk is read-only."""
-    if sys.platform == "emscripten":
+    if IN_BROWSER:
         from batchsim.engines.compiled import browser
 
         return browser.loop(function)

@@ -163,10 +163,10 @@ class LoadPanels(View):
             low, high = (float(of(positive)) for of in (np.min, np.max)) if positive.size else (1.0, 100.0)
             steps = FINE if high < 10 * low else COARSE
             self.limits(ax, x, x=(0, right), y=nice_span(low, high, steps))
-            span = ax.get_ylim()
-            if self.changed(panel.label, (span, steps)):
-                log_ticks(ax.yaxis, *span, 6 if self.large and len(self.panels) < 3 else 4, steps)
-            self.label(ax.yaxis, panel.label, span[1])
+            low, high = ax.get_ylim()
+            if self.changed(panel.label, (low, high, steps)):
+                log_ticks(ax.yaxis, low, high, 6 if self.large and len(self.panels) < 3 else 4, steps)
+            self.label(ax.yaxis, panel.label, high)
         self.label(self.axes[-1].xaxis, LABELS[x])
 
     def _name_curves(self, right: float) -> None:
