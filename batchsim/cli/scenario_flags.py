@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +11,7 @@ import typer
 import batchsim as bs
 from batchsim import _check, _format
 from batchsim._files import INPUT, SCENARIO_BYTES, text_of
+from batchsim._kept import kept
 from batchsim.cli import output, values
 from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured import sized_measurement
@@ -220,7 +220,7 @@ class ScenarioFlags(Command):
         self.file, self.server_config = None, source
         return None
 
-    @cached_property
+    @kept
     def config(self) -> "ServerConfig | None":
         """The server's file, or None. Keys of it that are not simulated or are unknown are reported."""
         if self.server_config is None:

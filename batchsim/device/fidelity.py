@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from batchsim import _check
 from batchsim._format import duration, fixed, listed
+from batchsim._kept import kept
 from batchsim.device.replay import Replay, replay
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measured
@@ -114,14 +114,14 @@ class Fidelity(_check.Renewed):
     replayed: Replay
     count: int = REPEATS
 
-    @cached_property
+    @kept
     def repeats(self) -> Repeats:
         """`count` simulations of the same arrivals."""
         padding = self.simulated.scenario.service.padding
         drawn = services(self.measurement, self.count, self.replayed.seed)
         return self._repeated(_padded(each, padding) for each in drawn)
 
-    @cached_property
+    @kept
     def explained_repeats(self) -> Repeats:
         """The same with batches as slow as in the replay; only the noise differs."""
         return self._repeated([self.explained.scenario.service] * self.count)
@@ -150,7 +150,7 @@ class Fidelity(_check.Renewed):
         low, high = self.interval(key)
         return low <= self.replayed.metrics.number(metric(key).key) <= high
 
-    @cached_property
+    @kept
     def chance(self) -> float:
         """The share of repeats that are as far out in some metric as the replay: below 5 %, it is not chance.
 
@@ -164,7 +164,7 @@ class Fidelity(_check.Renewed):
         """The reason why the replay proves nothing, or ""."""
         return self.replayed.disturbed
 
-    @cached_property
+    @kept
     def _measured_s(self) -> np.ndarray:
         """The measured time of each batch's shape in the replay, shape (batches,)."""
         service, units = self.simulated.scenario.service, self.replayed.run.units
@@ -174,7 +174,7 @@ class Fidelity(_check.Renewed):
         most = self.replayed.scenario.rule.max_batch_size
         return unit_cost(service, most).table_s.ravel()[units.place]
 
-    @cached_property
+    @kept
     def slower(self) -> float:
         """The mean time of a batch in the replay, its late start included, over the measured mean.
 
@@ -185,7 +185,7 @@ class Fidelity(_check.Renewed):
         took_ms = self.replayed.model_ms + self.replayed.own_ms + self.replayed.reaction_ms
         return took_ms / 1000 / float(self._measured_s.mean())
 
-    @cached_property
+    @kept
     def explained(self) -> Result:
         """The simulation with batches as slow as in the replay."""
         scenario = self.simulated.scenario

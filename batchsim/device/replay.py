@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._format import counted, duration
+from batchsim._kept import kept
 from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
 from batchsim.engines.log import Status
@@ -43,7 +43,7 @@ class Replay(Result, _check.Renewed):
     reaction_ms: float = 0.0
     error: str = ""  # the first exception of the model and their number, or that the replay was stopped
 
-    @cached_property
+    @kept
     def due_s(self) -> np.ndarray:
         """The time at which each request should have been sent, as in a simulation with this seed."""
         arrival_s = draw(self.scenario, self.requested, self.seed).arrival_s

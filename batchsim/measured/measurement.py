@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -16,6 +15,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._files import replacing
 from batchsim._format import brief, brief_text, fixed, listed, percent
+from batchsim._kept import kept
 from batchsim.measured import fits
 from batchsim.measured import measurement_files as files
 from batchsim.measured.samples import LAGS, Summary, clipped, cv_of, lasting_noise, quiet, summary
@@ -148,7 +148,7 @@ class Measurement(Measured):
             autocorrelation=files.correlations(self.autocorrelation, len(LAGS)),
         )  # fmt: skip
 
-    @cached_property
+    @kept
     def _points(self) -> dict[int, Summary]:
         return {size: summary(row) for size, row in self._rows.items()}
 
@@ -203,7 +203,7 @@ class Measurement(Measured):
         """
         return max(self.batch_sizes, key=lambda size: size / self.median_ms[size] ** 2)
 
-    @cached_property
+    @kept
     def notes(self) -> tuple[Note, ...]:
         """All doubts about the curve, each a `Note(batch_size, key, text)`.
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
+from batchsim._kept import kept
 from batchsim.engines.log import Status
 from batchsim.engines.totals import Histogram, TokenTotals, Totals, percentiles
 from batchsim.result.value_columns import OrderStatistics, pooled
@@ -347,7 +347,7 @@ class Metrics:
         totals = functools.reduce(operator.add, (run.totals for run in runs))
         return cls(runs[0].scenario, totals, pooled([run.columns for run in runs]))
 
-    @cached_property
+    @kept
     def numbers(self) -> dict[str, float]:
         found = values(self.totals, self.scenario)
         return {key: float(value) for key, value in found.items()}

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +11,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._arrays import bincount
 from batchsim._format import html_table
+from batchsim._kept import kept
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import TokenLog
 from batchsim.result import printing, timeseries
@@ -37,13 +37,13 @@ NO_RATE = NoInterval("needs an arrival rate, which clients that wait for answers
 Value = TypeVar("Value")
 
 
-def computed(read: "Callable[[Any], Value]", about: str) -> "cached_property[Value]":
+def computed(read: "Callable[[Any], Value]", about: str) -> "kept[Value]":
     """Return a property that is computed when it is first read."""
     read.__doc__ = about
-    return cached_property(read)
+    return kept(read)
 
 
-def column(name: str, about: str, kind: type[Run] = Run) -> "cached_property[np.ndarray]":
+def column(name: str, about: str, kind: type[Run] = Run) -> "kept[np.ndarray]":
     """Return a property: a column of the runs, one after the other; of runs of this kind alone."""
 
     def read(result: Any) -> np.ndarray:
@@ -55,7 +55,7 @@ def column(name: str, about: str, kind: type[Run] = Run) -> "cached_property[np.
     return computed(read, about)
 
 
-def number(key: str, about: str) -> "cached_property[float]":
+def number(key: str, about: str) -> "kept[float]":
     """Return a property: one of the metrics."""
     return computed(lambda result: result.metrics.numbers[key], about)
 
@@ -175,7 +175,7 @@ class Result(TokenColumns):
             raise ValueError(f"runs with keep='summary' must share their warmup, got {got}")
         return replace(self, runs=tuple(replace(run, warmup=warmup) for run in self.runs))
 
-    @cached_property
+    @kept
     def replications(self) -> tuple["Result", ...]:
         """A result of each run; number 0 is the plain run."""
         return tuple(replace(self, runs=(run,)) for run in self.runs) if len(self.runs) > 1 else (self,)
@@ -186,7 +186,7 @@ class Result(TokenColumns):
     def has_columns(self) -> bool:
         return self.runs[0].columns is not None
 
-    @cached_property
+    @kept
     def log(self) -> Log:
         """The columns as the engine returned them, batches numbered through."""
         logs = [run.log for run in self.runs]
@@ -213,7 +213,7 @@ class Result(TokenColumns):
 
     ready_s = column("ready_s", "When each batch is computed: see `Run.ready_s`.")
 
-    @cached_property
+    @kept
     def batches(self) -> Batches:
         """Columns with a row a batch."""
         b = self.log
@@ -242,7 +242,7 @@ class Result(TokenColumns):
 
     # Metrics, over the requests after the warm-up.
 
-    @cached_property
+    @kept
     def metrics(self) -> Metrics:
         return Metrics.pool([run.metrics for run in self.runs])
 
@@ -290,18 +290,18 @@ class Result(TokenColumns):
         """
         return self.metrics.summary(self.rate_range_per_s is not None)
 
-    @cached_property
+    @kept
     def rate_range_per_s(self) -> tuple[float, float] | None:
         """The lowest and the highest arrival rate along a run whose traffic drifts, else None."""
         requests = int(self.runs[0].metrics.totals.requests)
         return timeseries.rate_range_per_s(self.scenario.workload, requests, self.warmup)
 
-    @cached_property
+    @kept
     def sample(self) -> Sample:
         """What intervals are made from."""
         return sample_of(self.runs, self.metrics, self.periods, self.rate_range_per_s)
 
-    @cached_property
+    @kept
     def periods(self) -> Periods | None:
         """The periods that each run covers, of traffic that has some."""
         requests = int(self.runs[0].metrics.totals.requests)

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from batchsim._clock import between_ms, later
+from batchsim._kept import kept
 from batchsim.engines.draws import numba_is_loaded
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals
@@ -71,11 +71,11 @@ class Run:
     def warmup_requests(self) -> int:
         return warmup_requests(self.warmup, self.log.arrival_s.size)
 
-    @cached_property
+    @kept
     def start_s(self) -> np.ndarray:
         return self._of_its_batch(self.log.batch_start_s)
 
-    @cached_property
+    @kept
     def finish_s(self) -> np.ndarray:
         return self._of_its_batch(self.log.batch_finish_s)
 
@@ -94,14 +94,14 @@ class Run:
         ready_s: np.ndarray = self.device_time.ready_s
         return ready_s
 
-    @cached_property
+    @kept
     def units(self) -> Any:
         """The units of each batch: those that its requests carry, those that it computes, and its shape."""
         from batchsim.engines.compiled.total import Units  # Numba loads with it
 
         return Units.of(self.scenario, self.log, self.log.batch_size)
 
-    @cached_property
+    @kept
     def latency_ms(self) -> np.ndarray:
         log = self.log
         if not numba_is_loaded():
@@ -113,7 +113,7 @@ class Run:
         note_latencies(*map(writable, (log.arrival_s, log.batch_index, log.batch_finish_s)), latency_ms)
         return latency_ms
 
-    @cached_property
+    @kept
     def forming_ms(self) -> np.ndarray:
         log = self.log
         if log.replica is not None:
@@ -124,15 +124,15 @@ class Run:
         """Return how long each request waited while a server was idle, with one queue."""
         return self.server_time.forming_s(self.log)
 
-    @cached_property
+    @kept
     def queueing_ms(self) -> np.ndarray:
         return (self.start_s - self.log.arrival_s) * 1000 - self.forming_ms
 
-    @cached_property
+    @kept
     def computing_ms(self) -> np.ndarray:
         return (self.finish_s - self.start_s) * 1000 - self.device_wait_ms
 
-    @cached_property
+    @kept
     def device_wait_ms(self) -> np.ndarray:
         if self.scenario.device_count == self.scenario.servers:
             return self.start_s * 0.0  # NaN where it was not served
@@ -143,7 +143,7 @@ class Run:
         """Whether it is known when batches had their devices: not of a real run where servers share them."""
         return self.clock != "wall" or self.scenario.plain_servers
 
-    @cached_property
+    @kept
     def device_time(self) -> Any:
         """When batches had their devices, in rows of `DeviceTimes`."""
         from batchsim.engines.compiled.columns import Batches as Columns  # Numba loads with it
@@ -162,23 +162,23 @@ class Run:
         off = ServerTime(replace(log, batch_finish_s=begin_s), self.scenario.all_servers)
         return np.diff(np.interp(edges_s, off.times_s, off.busy_s))
 
-    @cached_property
+    @kept
     def server_time(self) -> ServerTime:
         """What the servers did until any time."""
         return ServerTime(self.log, self.scenario.all_servers)
 
-    @cached_property
+    @kept
     def replica(self) -> np.ndarray:
         """The replica to which the router sent each request."""
         log = self.log
         return np.zeros(log.requests, np.uint16) if log.replica is None else log.replica
 
-    @cached_property
+    @kept
     def timeout_s(self) -> np.ndarray:
         """How long each request waits until it times out or is delayed; inf: for ever."""
         return self._by_level([limit.timeout_s for limit in self.scenario.limits])
 
-    @cached_property
+    @kept
     def delayed(self) -> np.ndarray:
         """Whether each request began to be computed after a timeout that delays it."""
         delays = self._by_level([limit.delays for limit in self.scenario.limits])
@@ -222,7 +222,7 @@ class Run:
         """
         return {LATENCY: self.latency_ms}
 
-    @cached_property
+    @kept
     def metrics(self) -> Metrics:
         if self.sums is not None:
             totals, histogram = self.sums
@@ -233,7 +233,7 @@ class Run:
         ordered = {name: OrderStatistics(column) for name, column in columns.items()}
         return Metrics(self.scenario, self.sections.whole(), ordered)
 
-    @cached_property
+    @kept
     def sections(self) -> Sections:
         """The same of 64 stretches of the run; needs its columns."""
         return self.sections_at(None)

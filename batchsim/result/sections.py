@@ -8,13 +8,13 @@ too: independent ones.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from batchsim._arrays import bincount, reduceat
 from batchsim._clock import in_ms
+from batchsim._kept import kept
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.log import Log, Status
 from batchsim.engines.totals import Totals, grouped
@@ -95,7 +95,7 @@ class Sections:
     def size(self) -> int:
         return int(self.totals.window_s.size)
 
-    @cached_property
+    @kept
     def numbers(self) -> Mapping[str, np.ndarray]:
         """The metrics of each section, each made on first use."""
         quiet = np.errstate(divide="ignore", invalid="ignore")  # NaN where there is nothing to average

@@ -9,11 +9,12 @@ run's percentiles at its ends are the interval.
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from batchsim._kept import kept
 from batchsim.result.metrics import LATENCY, Metric, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.standard_error import (
@@ -122,7 +123,7 @@ class Fractions:
         widening = [sample.widening(percentile_metric(q, column)) for q in self._rows]
         self.series = _within(sample, column, limits_ms, of_all)._replace(widening=widening)
 
-    @cached_property
+    @kept
     def errors(self) -> list["StandardError | NoInterval"]:
         """The standard error of each fraction; whoever has several of these finds all errors at once."""
         return standard_errors([self.series], self.sample.counts)[0]

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim._clock import between_ms, in_ms, ms_on_grid, on_grid
+from batchsim._kept import kept
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.folded_log import BEFORE, FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps
@@ -102,7 +102,7 @@ class TokenRun(Run):
         assert isinstance(super().log, TokenLog)
         return super().log  # type: ignore[return-value]
 
-    @cached_property
+    @kept
     def steps(self) -> Steps:
         return Steps.of(self.log)
 
@@ -110,17 +110,17 @@ class TokenRun(Run):
         # Index -1, not served, finds the NaN appended at the end.
         return np.append(self.log.batch_finish_s, math.nan)[step]
 
-    @cached_property
+    @kept
     def start_s(self) -> np.ndarray:
         log = self.log
         return log.start_s if isinstance(log, FoldedLog) else self._of_its_batch(log.batch_start_s)
 
-    @cached_property
+    @kept
     def finish_s(self) -> np.ndarray:
         log = self.log
         return log.finish_s if isinstance(log, FoldedLog) else self._end_of(log.last_step)
 
-    @cached_property
+    @kept
     def first_token_s(self) -> np.ndarray:
         log = self.log
         return log.first_token_s if isinstance(log, FoldedLog) else self._end_of(log.token_step)
@@ -128,25 +128,25 @@ class TokenRun(Run):
     def _forming_s(self) -> np.ndarray:
         return self.server_time.forming_between_s(self.log.arrival_s, self.start_s)
 
-    @cached_property
+    @kept
     def latency_ms(self) -> np.ndarray:
         return between_ms(self.log.arrival_s, self.finish_s)
 
-    @cached_property
+    @kept
     def ttft_ms(self) -> np.ndarray:
         return between_ms(self.log.arrival_s, self.first_token_s)
 
-    @cached_property
+    @kept
     def tpot_ms(self) -> np.ndarray:
         return tpot_ms(self.first_token_s, self.finish_s, self.log.output_tokens)
 
-    @cached_property
+    @kept
     def stall_ms(self) -> np.ndarray:
         stall_s = self.log.stall_s
         known = (self.log.status == Status.SERVED) & (self.log.output_tokens > 1) & (stall_s is not None)
         return np.where(known, in_ms(np.float64(math.nan) if stall_s is None else stall_s), math.nan)
 
-    @cached_property
+    @kept
     def gaps(self) -> Gaps:
         """The gaps between tokens that end after the warm-up, in rows of equal ones; none in old files."""
         log, skip = self.log, self.warmup_requests
@@ -160,15 +160,15 @@ class TokenRun(Run):
         kept = gaps.at_s > (log.arrival_s[skip] if skip else 0.0)
         return Gaps(*(column[kept] for column in gaps))
 
-    @cached_property
+    @kept
     def prefill_ms(self) -> np.ndarray:
         return (self.first_token_s - self.start_s - self.log.preempted_before_s) * 1000
 
-    @cached_property
+    @kept
     def decode_ms(self) -> np.ndarray:
         return (self.finish_s - self.first_token_s - self.log.preempted_after_s) * 1000
 
-    @cached_property
+    @kept
     def preempted_ms(self) -> np.ndarray:
         away_s = self.log.preempted_before_s + self.log.preempted_after_s
         return np.where(self.log.status == Status.SERVED, away_s * 1000, math.nan)
@@ -194,7 +194,7 @@ class TokenRun(Run):
         exempt = self.metrics.served - self.metrics.values_in(name)
         return self.metrics.columns[name].within(limit_ms) + exempt
 
-    @cached_property
+    @kept
     def metrics(self) -> Metrics:
         if self.sums is not None:
             totals, counts = self.sums

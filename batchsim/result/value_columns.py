@@ -5,10 +5,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from batchsim._kept import kept
 
 TINY = 1e-300  # its inverse is finite
 COLUMNS = ("latency_ms", "ttft_ms", "tpot_ms")
@@ -94,11 +95,11 @@ class OrderStatistics:
     def __add__(self, other: "OrderStatistics") -> "OrderStatistics":
         return OrderStatistics(*self._columns, *other._columns)
 
-    @cached_property
+    @kept
     def _values(self) -> np.ndarray:
         return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
 
-    @cached_property
+    @kept
     def _buckets(self) -> tuple[tuple[Any, float, float], np.ndarray, np.ndarray, np.ndarray]:
         """The values and their scale; the ranks at which buckets begin; which are in order, and all values.
 

@@ -9,12 +9,12 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
+from batchsim._kept import kept
 
 LONGEST = 10_000_000  # units: sums of their squares still fit 64 bits
 FINE, COARSE = 1 << 13, 1 << 15  # lengths with a probability each, and ranges of longer ones
@@ -172,7 +172,7 @@ class Listed(Lengths):
     def quantile(self, u: np.ndarray) -> np.ndarray:
         return self._sorted[np.minimum((u * self.values.size).astype(np.int64), self.values.size - 1)]
 
-    @cached_property
+    @kept
     def _sorted(self) -> np.ndarray:
         return np.sort(self.values)
 

@@ -7,13 +7,13 @@ paths have in common from the beginning on.
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from batchsim import _check
 from batchsim._format import brief
+from batchsim._kept import kept
 from batchsim.scenario.lengths import LONGEST
 
 MOST_GROUPS = 10_000_000
@@ -112,7 +112,7 @@ class HashIds(Prefixes):
             rows.append(tuple(map(int, row)))
         object.__setattr__(self, "ids", tuple(rows))
 
-    @cached_property
+    @kept
     def paths(self) -> tuple[np.ndarray, np.ndarray]:
         number: dict[tuple[int, int], int] = {}  # of a piece, by the piece before it and its id
         pieces = []

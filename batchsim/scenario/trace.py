@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from batchsim import _check
 from batchsim._arrays import bincount
 from batchsim._files import File, naming
 from batchsim._format import brief, counted
+from batchsim._kept import kept
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.trace_files import Name, read_times_s
 from batchsim.scenario.workload import OpenLoop
@@ -151,7 +152,7 @@ class Trace(OpenLoop):
         """The number of requests in a window that holds whole bursts; 0 if gaps alone explain it."""
         return self._bursts[1]
 
-    @cached_property
+    @kept
     def _bursts(self) -> tuple[float, float]:
         """The index of dispersion for counts, and the window from which on it no longer grows.
 

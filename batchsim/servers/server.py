@@ -5,11 +5,11 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from batchsim import _check, _format
 from batchsim._format import typed
+from batchsim._kept import kept
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service, StepTime
 from batchsim.scenario.priorities import Shares
 from batchsim.scenario.routing import MOST_REPLICAS
@@ -305,7 +305,7 @@ class Server:
         """The settings that a file may leave to a program: without effect on the rule."""
         return (*self.ignored, *self.graphs)
 
-    @cached_property
+    @kept
     def _parameters(self) -> dict[str, inspect.Parameter]:
         """The settings that count: those of `config`, and of `rule` if `config` passes others on to it."""
         if self.config is None:

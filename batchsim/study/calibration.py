@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._clock import on_grid
 from batchsim._format import aligned, duration, fixed, listed, percent, rate
+from batchsim._kept import kept
 from batchsim.engines.estimates import run_s
 from batchsim.measured.load_stages import Stage
 from batchsim.measured.load_tests import TOOLS, LoadTest, load_test
@@ -169,7 +170,7 @@ class Prediction(Predicted):
     stage: Stage
     rule: Rule
 
-    @cached_property
+    @kept
     def drawn(self) -> list[tuple[Predicted, float]]:
         """The simulations, each with its server's saturation rate."""
         of, stage, found = self.calibration, self.stage, []
@@ -232,7 +233,7 @@ class Calibration:
     posterior: "Posterior | Known"
     like: Scenario | None = None
 
-    @cached_property
+    @kept
     def parameters(self) -> Mapping[str, tuple[float, float, float]]:
         return self.posterior.parameters
 
@@ -256,7 +257,7 @@ class Calibration:
         found = _at_client(self.simulated(stage, rule, self.service, self.seed), self.client_ms)
         return Prediction(**vars(found), calibration=self, stage=stage, rule=rule)
 
-    @cached_property
+    @kept
     def predictions(self) -> tuple[Prediction, ...]:
         return tuple(self.predict(stage) for stage in self.test.stages)
 

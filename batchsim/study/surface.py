@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._kept import kept
 from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result.metrics import OF_ENERGY
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
@@ -112,7 +113,7 @@ class Surface(Columns):
         joules = np.where(self.within(objective_ms), self.values, math.inf)
         return np.isfinite(joules) & (joules <= SAME * joules.min())
 
-    @functools.cached_property
+    @kept
     def _settled(self) -> tuple[np.ndarray, tuple[int, int] | None]:
         cells, best = self.settle()
         tied = np.zeros(self.refused.shape, dtype=bool)

@@ -5,13 +5,13 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchsim._clock import between_ms
+from batchsim._kept import kept
 from batchsim.engines.draws import Streams, length_seeds
 from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan
@@ -90,11 +90,11 @@ class TokenTimes:
         self.ttft_ms = between_ms(times.arrival_s, times.token_s)
         self.latency_ms = between_ms(times.arrival_s, times.finish_s)
 
-    @cached_property
+    @kept
     def tpot_ms(self) -> np.ndarray:
         return tpot_ms(self.times.token_s, self.times.finish_s, self.times.outputs)
 
-    @cached_property
+    @kept
     def totals(self) -> TokenTotals:
         """The sums that follow from these times, as a result adds them up; the others are 0."""
         from batchsim.engines.compiled.token_totals import Answers, TokenTotal  # Numba loads on first use
@@ -110,7 +110,7 @@ class TokenTimes:
         total.add_answers(Answers(came_s, *known), cuts)
         return total.totals.whole()
 
-    @cached_property
+    @kept
     def numbers(self) -> dict[str, Any]:
         """The metrics of these sums."""
         return values(self.totals)

@@ -14,6 +14,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import on_grid
+from batchsim._kept import kept
 from batchsim.result import Result
 from batchsim.scenario import Affine, AtLeast, Scenario, SizeOrWait, Trace
 from batchsim.scenario.rules import rule as rule_api
@@ -106,7 +107,7 @@ class Game:
         """Return the run that a rule makes."""
         return simulate(Scenario(self.traffic, rule, SERVICE))
 
-    @functools.cached_property
+    @kept
     def rivals(self) -> list[dict[str, Any]]:
         return [_row(name, self.run(rule)) for name, rule in rivals().items()]
 

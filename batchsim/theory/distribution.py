@@ -13,7 +13,6 @@ only the term of the smallest pole matters: from there on the latency's tail is 
 """
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import scipy  # its optimize is loaded where it is used: that takes a quarter of
 from numpy.polynomial import chebyshev
 from scipy import fft, special
 
+from batchsim._kept import kept
 from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.arrivals import poisson, poisson_at, split
 from batchsim.theory.chain import Forming
@@ -62,7 +62,7 @@ class Latency:
         result[tail] = 1 - (1 - result[tail]) * np.exp(-decay)
         return result.reshape(np.shape(latency_ms))
 
-    @cached_property
+    @kept
     def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Edges of the pieces of w; the integrals of each (f, s), by piece and in total; its f tau_b + tau_s.
 
@@ -106,12 +106,12 @@ class Latency:
             density[:, 0] += (w < wait_s)[:, None] * self._joined(w)
         return np.clip(density, 0, None).reshape(len(w), -1)
 
-    @cached_property
+    @kept
     def _edges(self) -> np.ndarray:
         """Points where the density over w is not smooth, and more, so that at most 4 arrive in between."""
         return split(np.append(self.seconds[1:], [0.0, self.state.wait_s]), self.rate)
 
-    @cached_property
+    @kept
     def _batches(self) -> int:
         """The most batches that the requests ahead of one fill, plus its own."""
         return -(-(self._left_behind.size + self._reach(self.largest)) // self.largest)
@@ -122,7 +122,7 @@ class Latency:
         came = poisson(self.rate * (self._edges[edge] - w), FEW)
         return _sums(self._at_edges[edge], came, self._batches * self.largest)
 
-    @cached_property
+    @kept
     def _at_edges(self) -> np.ndarray:
         """`_ahead` just below each edge.
 
@@ -162,7 +162,7 @@ class Latency:
     def _load(self) -> float:
         return self.rate * float(self.seconds[-1]) / self.largest
 
-    @cached_property
+    @kept
     def _has_tail(self) -> bool:
         """Whether the pole is so close to 1 that its term is the tail; then the next pole is not."""
         return self._pole < 1 + 0.9 / self.largest
@@ -180,13 +180,13 @@ class Latency:
         pole = self._next_pole if self._has_tail else self._pole
         return self._reach(self.largest) + int(40 / np.log(pole))
 
-    @cached_property
+    @kept
     def _tail_from_s(self) -> float:
         """The latency from which on the tail is exponential; inf if all of it is computed."""
         whole = (self._left_behind.size - 1) // self.largest
         return whole * float(self.seconds[-1]) if self._has_tail else np.inf
 
-    @cached_property
+    @kept
     def _left_behind(self) -> np.ndarray:
         """P(a batch starts and leaves r behind) for r > 0, 0 for r = 0, from the chain's generating function.
 
@@ -262,7 +262,7 @@ class Latency:
             density[:, -1] += self._full_by(wait_s, cap - 3) - self._full_by(w, cap - 3)
         return density
 
-    @cached_property
+    @kept
     def _jumps(self) -> tuple[np.ndarray, np.ndarray]:
         """The latencies in s with a positive probability: after a full wait, and of the last to join."""
         cap, wait_s = self.largest, self.state.wait_s

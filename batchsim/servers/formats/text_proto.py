@@ -5,9 +5,9 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
+from batchsim._kept import kept
 from batchsim.servers.formats.document import Document, Node, refused
 from batchsim.servers.formats.keys import Syntax, indent_of
 
@@ -26,7 +26,7 @@ class Schema:
     messages: Mapping[str, str]
     enums: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @kept
     def _pool(self) -> Any:
         from google.protobuf import descriptor_pool
 

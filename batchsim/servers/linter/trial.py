@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from batchsim._kept import kept
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Scenario
@@ -40,16 +40,16 @@ class Outcome:
         full = self.scenario.full_batches_per_s
         return workload.offered_per_s / full if full else 0.0  # all rejected for their size: none computes
 
-    @cached_property
+    @kept
     def result(self) -> Result:
         return self.run(self.scenario)
 
-    @cached_property
+    @kept
     def loss(self) -> float:
         totals = self.result.metrics
         return 1 - totals.served / int(totals.totals.requests)
 
-    @cached_property
+    @kept
     def p99_ms(self) -> float:
         """The p99 of all requests, with infinity for a lost one; inf if overloaded."""
         return math.inf if self.overloaded else self.result.percentile(99, unserved="inf")
@@ -128,12 +128,12 @@ class Trial:
         """Return a setting as it is written: `name=value`."""
         return f"{name}={self.setting(name)!r}"
 
-    @cached_property
+    @kept
     def now(self) -> Outcome:
         """The outcome of the settings as they are."""
         return Outcome({}, self.config.apply(self.base, silent=True), self._run)
 
-    @cached_property
+    @kept
     def alone(self) -> Outcome:
         """The outcome with a device for each server."""
         return self.other(replace(self.now.scenario, devices=None))

@@ -1,10 +1,9 @@
 """The exercises of notebooks/04-size-or-wait.ipynb."""
 
-from functools import cached_property
-
 import numpy as np
 from scipy.optimize import brentq
 
+from batchsim._kept import kept
 from batchsim.result import Result
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.scenario.rules import Trigger
@@ -24,7 +23,7 @@ class ServerCameFree(Number, name="04.1"):
     parts = "the number of batches whose trigger is BACKLOG, and the number of all batches"
     look = "Why batches left"
 
-    @cached_property
+    @kept
     def result(self) -> Result:
         return self.run()
 

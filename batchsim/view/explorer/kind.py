@@ -2,13 +2,13 @@
 
 import abc
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from batchsim import scenario as sc
+from batchsim._kept import kept
 from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait
@@ -69,7 +69,7 @@ class Kind(abc.ABC):
     outcome: Callable[[str, Result, Result], Outcome]  # the answer to one, about two runs
     cover: str  # the text on a picture that is to be predicted
 
-    @functools.cached_property
+    @kept
     def options(self) -> dict[str, Mapping[str, Option]]:
         """The options of each list, by the control that chooses from it."""
         return {part.chooser: part.options for part in self.parts.values() if part.chooser}

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from batchsim import _check
 from batchsim._arrays import bincount
 from batchsim._clock import later
 from batchsim._format import listed, number
+from batchsim._kept import kept
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario.rules import Trigger
@@ -203,7 +204,7 @@ class RequestFilm(Film):
         batch_s = np.mean(self.batches.finish_s - self.batches.start_s) if self.batches.start_s.size else 1.0
         self.decimals = min(max(math.ceil(-math.log10(1000 * batch_s)) + 2, 0), 9)
 
-    @cached_property
+    @kept
     def instants(self) -> np.ndarray:
         return np.unique(np.concatenate([self.arrival_s, self.left_s, self.done_s]))
 

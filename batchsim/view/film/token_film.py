@@ -1,12 +1,12 @@
 """Films of token generation: of one server, by steps or by whole batches; and of all seats, for lanes."""
 
 import math
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from batchsim._format import counted, duration, listed
+from batchsim._kept import kept
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result
@@ -48,7 +48,7 @@ class TokenFilm(Film):
         self._firsts = np.flatnonzero(self.log.batch_trigger[self._own] != NO_TRIGGER)  # of whole batches
         self._start_s, self._finish_s = self.log.batch_start_s[self._own], self.log.batch_finish_s[self._own]
 
-    @cached_property
+    @kept
     def instants(self) -> np.ndarray:
         """The begins and ends of steps; or when requests arrive, leave, and end their prompt and answer."""
         if not self.whole:
@@ -92,7 +92,7 @@ class TokenFilm(Film):
         at = self._computed(time_s)
         return None if at is None else int(self._lines[self._own[at]])
 
-    @cached_property
+    @kept
     def _lines(self) -> np.ndarray:
         """The line at which each step ended."""
         assert isinstance(self.rule, Continuous)
@@ -149,19 +149,19 @@ class SeatFilm(Film):
         self._came_s = np.sort(np.append(entered_s, rows.end_s[rows.preempted]))
         self._went_s = np.sort(np.append(rows.begin_s, self._late_s))
 
-    @cached_property
+    @kept
     def queue(self) -> QueueLength:
         times_s = np.unique(np.concatenate([self._came_s, self._went_s]))
         return QueueLength.between(times_s, self._came_s, self._went_s)
 
-    @cached_property
+    @kept
     def busy(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """When each server computes: the begins and ends of its uninterrupted steps."""
         steps = self.result.steps
         own = [steps.server == server for server in range(self.servers)]
         return [spells(steps.start_s[which], steps.finish_s[which]) for which in own]
 
-    @cached_property
+    @kept
     def instants(self) -> np.ndarray:
         rows = self.seats
         sat_s = rows.begin_s, rows.first_token_s, rows.last_token_s, rows.end_s

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchsim._kept import kept
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
 from batchsim.result.distributions import Ranking, percentile
@@ -59,11 +59,11 @@ class ViewData:
     itl_ms: float | None = None
     followed: int | None = None
 
-    @cached_property
+    @kept
     def summary(self) -> dict[str, Any]:
         return self.result.summary()
 
-    @cached_property
+    @kept
     def intervals(self) -> dict[str, tuple[float, float]]:
         """The 95 % intervals of the headline's metrics, NaN where the run is too short for one."""
         if self.overloaded or not self.summary["served"]:
@@ -90,7 +90,7 @@ class ViewData:
             return self.mean_ms("forming") + self.mean_ms("queueing")
         return float(self.summary[f"mean_{part}_ms"])
 
-    @cached_property
+    @kept
     def levels_ms(self) -> dict[int, tuple[float, float]]:
         """The p50 and p99 of each priority level, as `percentile_of_all`; empty without several levels.
 
@@ -109,12 +109,12 @@ class ViewData:
             found[level] = p50, p99
         return found
 
-    @cached_property
+    @kept
     def window(self) -> Window:
         """The part of the run that the timeline shows."""
         return window(self.result)
 
-    @cached_property
+    @kept
     def ranked(self) -> Ranking:
         return Ranking(self.result.latency_ms)
 
@@ -123,7 +123,7 @@ class ViewData:
         """The comparison that a view draws: A if it is pinned, else the data before the last move."""
         return self.before if self.pinned is None else self.pinned
 
-    @cached_property
+    @kept
     def group_means(self) -> dict[str, np.ndarray]:
         """The means of the latency and of each of its parts over groups of ever slower requests."""
         parts = [
@@ -144,7 +144,7 @@ class ViewData:
         """The sizes of the requests, None if they have none."""
         return self.result.size
 
-    @cached_property
+    @kept
     def by_replica(self) -> Mapping[str, np.ndarray] | None:
         """The columns of `Result.by_replica`, None without several replicas."""
         if self.result.scenario.most_replicas == 1:
@@ -173,7 +173,7 @@ class ViewData:
 
     # Token generation.
 
-    @cached_property
+    @kept
     def limits_ms(self) -> dict[str, float]:
         """The given objectives that a request meets or not, by their column."""
         limits = {TTFT: self.ttft_ms, TPOT: self.tpot_ms, LATENCY: self.objective_ms}
@@ -184,7 +184,7 @@ class ViewData:
         """The given objectives, that of the gaps too."""
         return self.limits_ms | ({} if self.itl_ms is None else {ITL: self.itl_ms})
 
-    @cached_property
+    @kept
     def shares(self) -> dict[str, float]:
         """The fraction of the requests, or of the gaps, within each given objective."""
         found = {
@@ -196,18 +196,18 @@ class ViewData:
             found[ITL] = gaps.within(self.itl_ms) / max(gaps.within(math.inf), 1)
         return found
 
-    @cached_property
+    @kept
     def attainment(self) -> float:
         """The fraction of the requests within all objectives; 1 without any."""
         return self.result.attainment(**_as_argument(self.limits_ms)) if self.limits_ms else 1.0
 
-    @cached_property
+    @kept
     def goodput_per_s(self) -> float:
         """The requests per second that were served within all objectives."""
         limits = _as_argument(self.limits_ms)
         return self.result.goodput_per_s(**limits) if limits else float(self.summary["throughput_per_s"])
 
-    @cached_property
+    @kept
     def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Times in ms, rising, and the fraction of all requests that is within each, by column.
 
@@ -224,7 +224,7 @@ class ViewData:
             found[column] = times_ms[there], (1 - (1 - AT / 100) * several / of)[there]
         return found
 
-    @cached_property
+    @kept
     def _moments(self) -> dict[int, Moment | None]:
         return {}
 
