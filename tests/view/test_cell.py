@@ -52,6 +52,19 @@ def handles(monkeypatch, path):
     return found
 
 
+@pytest.fixture(autouse=True)
+def timers(monkeypatch):
+    """The timers that were started; none ends by itself, however busy the machine is."""
+    found = []
+
+    def timer(*given):
+        found.append(given)
+        return SimpleNamespace(start=int)
+
+    monkeypatch.setattr(module.threading, "Timer", timer)
+    return found
+
+
 def test_the_line_and_the_stored_picture_stay_until_the_cell_shows_the_explorer(handles):
     panel = bs.explore(requests=300)
     (handle,) = handles
@@ -62,14 +75,7 @@ def test_the_line_and_the_stored_picture_stay_until_the_cell_shows_the_explorer(
     assert handle.shown == [shown, ""]
 
 
-def test_an_explorer_that_is_not_shown_takes_them_away_by_itself(handles, monkeypatch):
-    timers = []
-
-    def timer(*given):
-        timers.append(given)
-        return SimpleNamespace(start=int)
-
-    monkeypatch.setattr(module.threading, "Timer", timer)
+def test_an_explorer_that_is_not_shown_takes_them_away_by_itself(handles, timers):
     bs.explore(requests=300)
     (end,) = [act for after_s, act, *_ in timers if after_s == module.LONGEST_S]
     end()
