@@ -177,7 +177,7 @@ def test_a_file_has_a_path(path):
 
 
 REFUSED = {
-    "squares": "line 22, column 14: max_batch_size must be a literal value, got a * a",
+    "squares": "line 23, column 14: max_batch_size must be a literal value, got a19 * a19",
     "aliases": "parts, those of aliases included, got more",
     "merge keys": "parts, those of aliases included, got more",
     "an alias of itself": "parts, those of aliases included, got more",

@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from batchsim import _check
+from batchsim._files import json_of
 from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, WAITS, BatchWait, Continuous
 from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
 from batchsim.servers.formats.document import Document
-from batchsim.servers.formats.keyed_text import YAML, parse_yaml
+from batchsim.servers.formats.keyed_text import JSON, YAML, parse_json, parse_yaml
 from batchsim.servers.formats.keys import Keys, table
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
@@ -163,6 +164,25 @@ def _read_options(document: Document, text: str, which: str | None) -> None:
     KEYS.read(document, root)
 
 
+# The fields of an engine's config.json (builder.py, 1.0; with builder_config before 0.8).
+ENGINE = Keys(JSON, {
+    "": ("version", "pretrained_config", "build_config", "builder_config", "plugin_config"),
+    **dict.fromkeys((
+        "build_config", "build_config.plugin_config", "builder_config", "plugin_config", "pretrained_config",
+        "pretrained_config.mapping",
+    )),
+}, {"pretrained_config.mapping.tp_size": "tensor_parallel_size"})  # fmt: skip
+
+
+def _read_engine(document: Document, text: str, which: str | None) -> None:
+    """Fill a document with the config.json of an engine's folder, which has the limits it was built for."""
+    json_of(text, "an engine's config")
+    ENGINE.read(document, parse_json(text))
+    document.settings = {name: value for name, value in document.settings.items() if value is not None}
+    document.note("of an engine, these are the limits: its server's policies are the defaults here")
+    document.note("another limit needs another engine, built by trtllm-build")
+
+
 SERVER = Server(
     "tensorrt_llm", "1.0", tensorrt_llm, config, ("enable_block_reuse",),
     title="TensorRT-LLM", modest=("tensor_parallel_size", "free_gpu_memory_fraction", "max_seq_len"),
@@ -174,6 +194,9 @@ SERVER = Server(
             "an options file of TensorRT-LLM", "extra-llm-api-config.yml", (".yaml", ".yml"),
             rf"^({language.OPTIONS}|enable_attention_dp|disable_overlap_scheduler)\s*:",
             _read_options, "print_iter_log: false\n",  # its default
+        ),
+        Format(
+            "an engine of TensorRT-LLM", "config.json", (".json",), r'"build(er)?_config"\s*:', _read_engine
         ),
     ),
     words=Words("max_batch_size", budget="max_num_tokens"), extras=_extras,

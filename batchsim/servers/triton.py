@@ -282,6 +282,9 @@ def _read_groups(document: Document, root: Node, on_cpu: int) -> None:
     groups, node = root.value.get(GROUP, []), root.items.pop(GROUP, None)
     section = _instances(document, root, node)
     document.sections.append(section)
+    own = {group.get("kind", "KIND_AUTO") for group in groups if not group.get(GPUS)}
+    if node is None or own & {"KIND_AUTO", "KIND_GPU"}:
+        document.note("instances are on each GPU of the machine: here on one")
     if node is None:
         return
     spread, count = _spread(groups, on_cpu), node.items.get(COUNT)

@@ -134,7 +134,7 @@ BENTO = (
 def test_what_a_server_completes_counts(text, rule, count, noted):
     found = servers.parse(text)
     assert (found.rule, found.servers * found.replicas) == (rule, count)
-    notes = [note for note in found.notes if not re.search("evenly|unlimited", note)]
+    notes = [note for note in found.notes if not re.search("evenly|unlimited|on each GPU", note)]
     assert [noted in note for note in notes] == [True] * bool(noted)
 
 
@@ -242,3 +242,17 @@ def test_the_documentation_has_a_row_for_each_server_and_its_version():
     rows = re.findall(r"^\| (.+?) \|(?: .+? \|){3}$", section, re.MULTILINE)
     own = [f"{each.title}, {each.version}" for name, each in ALL.items() if name != "textbook"]
     assert sorted(rows) == sorted(["server, version", *own])
+
+
+@pytest.mark.parametrize(
+    ("groups", "noted"),
+    [
+        ("", True), ("instance_group { count: 2 }", True), ("instance_group { kind: KIND_GPU }", True),
+        ("instance_group [{ kind: KIND_CPU }, { kind: KIND_GPU }]", True),
+        ("instance_group { gpus: [0, 1] }", False), ("instance_group { kind: KIND_CPU }", False),
+        ("instance_group { kind: KIND_MODEL }", False),
+    ],
+)  # fmt: skip
+def test_instances_on_each_gpu_of_the_machine_are_noted(groups, noted):
+    found = servers.parse(f"max_batch_size: 8 dynamic_batching {{}} {groups}")
+    assert any("each GPU of the machine" in note for note in found.notes) == noted

@@ -57,6 +57,10 @@ MEANT = {
     "tensorrt_llm/extra-llm-api-config.yml": (
         bs.Continuous(64, 4096, chunked=False, kv_blocks=500, block_size=32), 4, None, None, (),
     ),
+    "tensorrt_llm/config.json": (
+        bs.Continuous(64, 4096, chunked=False, block_size=32, reserve="life", max_model_len=2048), 1, None,
+        None, (),
+    ),
     "textbook/batcher.py": (bs.SizeOrWait(16, 2.5), 1, None, None, ()),
     "tf_serving/batching_parameters.txt": (bs.SizeOrWait(32, 2), 4, 3200, None, (8, 16, 32)),
     "torchserve/config.properties": (bs.PullThenWait(8, 50), 2, 200, None, ()),

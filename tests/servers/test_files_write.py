@@ -77,6 +77,8 @@ def test_settings_are_drawn_for_each_server():
 @given(configs())
 def test_settings_in_a_file_are_read_as_the_same(config):
     for form in ALL[config.server].formats:
+        if form.suffixes == (".json",):  # of an engine, which is built
+            continue
         which = PROGRAMS.get(config.server)
         if config.server in PROGRAMS:
             example = DATA / "servers" / config.server / form.file
@@ -89,13 +91,17 @@ def test_settings_in_a_file_are_read_as_the_same(config):
         if form.file == "vllm.yaml" and not yaml.safe_load(text):
             continue  # an empty file has no signs
         found = servers.parse(text, which=which)  # recognised by the text alone
-        kept = {k: v for k, v in config.settings.items() if not is_off(config.server, k, v)}
-        assert (found.server, found.settings, found.unknown) == (config.server, kept, {})
+        kept, got = (
+            {k: v for k, v in each.items() if not is_off(config.server, k, v)}
+            for each in (config.settings, found.settings)
+        )
+        assert (found.server, got, found.unknown) == (config.server, kept, {})
         assert (found.rule, found.servers) == (config.rule, config.servers)
         assert found.queue_limit == config.queue_limit
         if config.server in servers.SERVERS | servers.SIZE_SERVERS:
             assert config.unused.items() <= found.unused.items()
-            assert [note for note in found.notes if not re.search("left out|stops|devices=", note)] == []
+            usual = re.compile("left out|stops|devices=|each GPU")
+            assert [note for note in found.notes if not usual.search(note)] == []
 
 
 def is_off(server, name, value):

@@ -28,10 +28,18 @@ RAY = "@serve.batch(max_batch_size=a)\nasync def f(x): ...\n"
 KSERVE = "kind: InferenceService\nspec: {predictor: {batcher: {maxBatchSize: 4}}}\n"
 TRITON = "max_batch_size: 8 dynamic_batching {}\n"
 MOST = 2**20 - 200
+
+
+def _grown(first: str, more: str, times: int) -> str:
+    """Return constants, each made of the one before; `a` is the last."""
+    lines = [f"a{n + 1} = {more.format(f'a{n}')}" for n in range(times)]
+    return "\n".join([f"a0 = {first}", *lines, f"a = a{times}\n"])
+
+
 # Texts of up to 1 MB that are small to write and large to read.
 BOMBS = {
-    "squares": "a = 10\n" + "a = a * a\n" * 20 + RAY,
-    "lists of lists": "a = [1, 1]\n" + "a = [a, a, a]\n" * 30 + RAY,
+    "squares": _grown("10", "{0} * {0}", 20) + RAY,
+    "lists of lists": _grown("[1, 1]", "[{0}, {0}, {0}]", 30) + RAY,
     "brackets": f"a = {'(' * 9000}1{')' * 9000}\n" + RAY,
     "a long sum": f"a = 1{'+1' * 14_000}\n" + RAY,
     "decorators": RAY * 3000,

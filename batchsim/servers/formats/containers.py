@@ -23,7 +23,8 @@ _FILES = ("envFrom", "env_file")  # which set variables of a container
 ELSEWHERE = "variables of another file are not read, and may set more"
 OTHERS = "only the command of this file is read: the rest may set replicas and limits"
 _RUN = re.compile(r"(^|_)(run|command|cmd|script|shell|entrypoint)$")  # a key whose text is a script
-_KEYS = {"command", "args", "env", "environment"}  # of a container in a part of a manifest
+# Of a container in a part of a manifest; the last two of Beaker.
+_KEYS = {"command", "args", "env", "environment", "arguments", "envVars"}
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
 _DOCKERFILE = re.compile(r"(?i)(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
 _UNIT = re.compile(r"^(ExecStart[ \t]*=|\[Container\])", re.MULTILINE)
@@ -139,8 +140,9 @@ def _scripts(node: Node) -> Iterator[Node]:
 
 def _image(container: Node) -> Node | None:
     """Return a container's image, or the format of a model, whose runtime is elsewhere."""
-    found = container.find("image") or container.find("modelFormat.name")
-    return found if found is not None and isinstance(found.value, str) else None
+    paths = ("image", "modelFormat.name", "image.docker", "image.beaker")
+    found = [node for path in paths if (node := container.find(path)) and isinstance(node.value, str)]
+    return found[0] if found else None
 
 
 def _commands(
@@ -151,7 +153,7 @@ def _commands(
     for name, node in _environment(container, maps):
         variables[name] = _variable(name, _word(text, node))
     known = _all_known(variables)
-    keys = [key for key in ("entrypoint", "command", "args") if key in items]
+    keys = [key for key in ("entrypoint", "command", "args", "arguments") if key in items]
     own = _image(container)
     words = [_word(text, own)] if own and ("entrypoint" if image else "command") not in items else []
     words += [each for key in keys for word in _words(text, items[key]) for each in expanded(word, known)]
@@ -283,7 +285,7 @@ def _environment(container: Node, maps: dict[str, Node]) -> Iterator[tuple[str, 
     """Yield the names and values of the environment variables that a container gives."""
     for node in container.items.get("envFrom", Node([], 0, (0, 0))).items.values():
         yield from ({} if (data := _map_of(node, maps)) is None else data.items).items()
-    for node in (container.items[key] for key in ("env", "environment") if key in container.items):
+    for node in (container.items[key] for key in ("env", "environment", "envVars") if key in container.items):
         for name, each in node.items.items():
             if {"name", "value"} <= each.items.keys():  # of Kubernetes
                 yield str(each.items["name"].value), each.items["value"]

@@ -7,6 +7,7 @@ import math
 import operator
 import re
 import warnings
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,14 @@ _SUMS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 ANY = r"(\w+\.)*"  # the modules in front of a name
 MOST_PARTS, DEEPEST, LARGEST = 10_000, 50, 2**62  # of a value, of its nesting, and of a whole number
 DECORATED = "async def model(): ..."  # added after a decorator at the end of a text
+# The value of each name that a scope sets once, with the number of its parts; None: not known.
+Constants = ChainMap[str, tuple[Any, int] | None]
+_SCOPES = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
+    ast.GeneratorExp,
+)  # fmt: skip
+_OF_CLASS = "class"  # in the constants of a class, which its functions do not see
+_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,7 @@ class Call:
     node: ast.expr
     label: str  # the decorated function, or the worker or class of the call
     within: ast.ClassDef | None
+    constants: Constants  # where it stands
     bases: tuple[str, ...] = ()  # of the called class, if the text defines it
 
     @property
@@ -82,36 +92,54 @@ class Program:
         self.text = text
         self.lines = re.findall(r".*?(?:\r\n|\r|\n|$)", text, re.DOTALL)
         self.starts = [0, *itertools.accumulate(map(len, self.lines))]
-        self.constants: dict[str, Any] = {}
-        self.parts: dict[str, int] = {}
-        for statement in tree.body:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                    if statement.value is not None:
-                        self.constants[name], self.parts[name] = self._value(statement.value)
         self.bases = {
             node.name: tuple(map(_dotted, node.bases))
             for node in ast.walk(tree)
             if isinstance(node, ast.ClassDef)
         }
-        self.calls = sorted(self._calls(tree, None), key=lambda call: call.place)
+        calls = self._calls(tree, None, self._constants(tree, ChainMap()))
+        self.calls = sorted(calls, key=lambda call: call.place)
 
-    def _calls(self, node: ast.AST, within: ast.ClassDef | None) -> Iterator[Call]:
+    def _constants(self, node: ast.AST, outer: Constants) -> Constants:
+        """Return the constants inside a module, a class or a function."""
+        inner = [*_within(node)]
+        names = Counter(name for each in inner for name in _bound(each))
+        if isinstance(node, ast.Module):  # which functions may change
+            changes = (each for each in ast.walk(node) if isinstance(each, (ast.Global, ast.Attribute)))
+            names.update(name for each in changes for name in _bound(each))
+        outer = outer.parents if _OF_CLASS in outer.maps[0] else outer
+        found = outer.new_child(
+            dict.fromkeys([*names, _OF_CLASS][: len(names) + isinstance(node, ast.ClassDef)])
+        )
+        for each in inner:
+            match each:
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    if each.value is not None and names[name] == 1:
+                        found[name] = self._value(each.value, found)
+                case ast.ClassDef(name=name):
+                    for own, value in self._constants(each, found).maps[0].items():
+                        found.setdefault(f"{name}.{own}", value)
+        return found
+
+    def _calls(self, node: ast.AST, within: ast.ClassDef | None, constants: Constants) -> Iterator[Call]:
         decorators = getattr(node, "decorator_list", [])
         for decorator in decorators:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            yield Call(_dotted(called), decorator, node.name, within)  # type: ignore[attr-defined]
+            name = node.name  # type: ignore[attr-defined]
+            yield Call(_dotted(called), decorator, name, within, constants)
         if isinstance(node, ast.Call):
             callee = _dotted(node.func)
-            yield Call(callee, node, self._label(node, callee), within, self.bases.get(callee, ()))
+            label, bases = self._label(node, callee), self.bases.get(callee, ())
+            yield Call(callee, node, label, within, constants, bases)
         inner = node if isinstance(node, ast.ClassDef) else within
+        own = self._constants(node, constants) if isinstance(node, _SCOPES) else constants
         for child in ast.iter_child_nodes(node):
             if child in decorators:  # their arguments may contain calls
                 parts = [*child.args, *child.keywords] if isinstance(child, ast.Call) else []
                 for part in parts:
-                    yield from self._calls(part, inner)
+                    yield from self._calls(part, inner, constants)
             else:
-                yield from self._calls(child, inner)
+                yield from self._calls(child, inner, own)
 
     def _label(self, node: ast.Call, callee: str) -> str:
         for keyword in node.keywords:
@@ -121,17 +149,17 @@ class Program:
             return node.args[0].id
         return callee.rpartition(".")[2]
 
-    def value(self, node: ast.expr) -> Any:
+    def value(self, node: ast.expr, constants: Constants) -> Any:
         """Return the value of an expression of literals and constants, else its `Source`."""
-        return self._value(node)[0]
+        return self._value(node, constants)[0]
 
-    def _value(self, node: ast.expr) -> tuple[Any, int]:
+    def _value(self, node: ast.expr, constants: Constants) -> tuple[Any, int]:
         try:
-            return self._evaluated(node, 0)
+            return self._evaluated(node, constants, 0)
         except _NotLiteral:
             return Source(ast.unparse(node)), 1
 
-    def _evaluated(self, node: ast.expr, depth: int) -> tuple[Any, int]:
+    def _evaluated(self, node: ast.expr, constants: Constants, depth: int) -> tuple[Any, int]:
         """Return the value of an expression, and the number of its parts; `_NotLiteral` for any other.
 
         A constant may be used many times, so a short text could make an endless list, or an endless number.
@@ -143,25 +171,27 @@ class Program:
         match node:
             case ast.Constant():
                 value = node.value
-            case ast.Name(id=name) if name in self.constants:
-                value, parts = self.constants[name], self.parts[name]
+            case ast.Name() | ast.Attribute() if known := constants.get(_dotted(node)):
+                value, parts = known
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = -_number(self._evaluated(operand, depth + 1)[0])
+                value = -_number(self._evaluated(operand, constants, depth + 1)[0])
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
-                pair = (_number(self._evaluated(each, depth + 1)[0]) for each in (left, right))
+                pair = (_number(self._evaluated(each, constants, depth + 1)[0]) for each in (left, right))
                 try:
                     value = _number(_SUMS[type(op)](*pair))
                 except (ArithmeticError, ValueError):
                     raise _NotLiteral from None
             case ast.Attribute(attr="inf", value=ast.Name()):
                 value = math.inf
-            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf")]):
-                value = math.inf
+            case ast.Call(func=ast.Name(id="int" | "float" as kind), args=[given], keywords=[]):
+                value = _as_number(kind, self._evaluated(given, constants, depth + 1)[0])
+            case ast.Call(func=function, args=[_, given]) if _dotted(function) in _ENVIRONMENT:
+                value, parts = self._evaluated(given, constants, depth + 1)  # unless the variable is set
             case ast.List(elts=items) | ast.Tuple(elts=items):
-                value, parts = self._all(items, depth)
+                value, parts = self._all(items, constants, depth)
             case ast.Dict(keys=keys, values=items) if None not in keys:
-                names, before = self._all([key for key in keys if key is not None], depth)
-                values, parts = self._all(items, depth)
+                names, before = self._all([key for key in keys if key is not None], constants, depth)
+                values, parts = self._all(items, constants, depth)
                 if not all(isinstance(name, (str, int, float)) for name in names):
                     raise _NotLiteral
                 value, parts = dict(zip(names, values, strict=True)), before + parts
@@ -171,8 +201,8 @@ class Program:
             raise _NotLiteral
         return value, parts
 
-    def _all(self, items: list[ast.expr], depth: int) -> tuple[list[Any], int]:
-        found = [self._evaluated(item, depth + 1) for item in items]
+    def _all(self, items: list[ast.expr], constants: Constants, depth: int) -> tuple[list[Any], int]:
+        found = [self._evaluated(item, constants, depth + 1) for item in items]
         return [value for value, _ in found], 1 + sum(parts for _, parts in found)
 
     def span(self, node: ast.expr | ast.keyword) -> Span:
@@ -217,7 +247,8 @@ class Program:
             given.append((callee.params[number], argument, self.span(argument)[0]))
         given += [(keyword.arg, keyword.value, self.span(keyword)[0]) for keyword in call.node.keywords]
         for name, argument, at in given:
-            value = ast.unparse(argument) if name in callee.code else self.value(argument)
+            code = name in callee.code
+            value = ast.unparse(argument) if code else self.value(argument, call.constants)
             node = Node(value, at, self.span(argument))
             if name is not None:
                 callee.put(document, name, node, section)
@@ -253,6 +284,40 @@ def _number(value: Any) -> Any:
     if isinstance(value, int) and abs(value) > LARGEST:
         raise _NotLiteral
     return value
+
+
+def _as_number(kind: str, value: Any) -> Any:
+    try:
+        found = _number((int if kind == "int" else float)(value))
+    except (TypeError, ValueError, OverflowError):
+        raise _NotLiteral from None
+    if found != found:
+        raise _NotLiteral
+    return found
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a node, without those of functions and classes in it, as they stand."""
+    rest = [*ast.iter_child_nodes(node)][::-1]
+    while rest:
+        yield (each := rest.pop())
+        if not isinstance(each, _SCOPES):
+            rest += [*ast.iter_child_nodes(each)][::-1]
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """Return the names that a node sets; a dotted one of an attribute."""
+    match node:
+        case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
+            return [_dotted(node)]
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            return names
+        case ast.alias(name=name, asname=other):
+            return [(other or name).partition(".")[0]]
+        case ast.arg(arg=str(name)):
+            return [name]
+    other = getattr(node, "name", None)  # of a function, a class, an exception or a pattern
+    return [other] if isinstance(other, str) else []
 
 
 def _dotted(node: ast.expr) -> str:

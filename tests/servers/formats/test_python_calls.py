@@ -14,7 +14,8 @@ from batchsim.servers.formats.python_calls import Program
 
 def value(text, before=""):
     program = Program(f"{before}\nf({text})")
-    return program.value(next(call for call in program.calls if call.callee == "f").node.args[0])
+    call = next(call for call in program.calls if call.callee == "f")
+    return program.value(call.node.args[0], call.constants)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,51 @@ def value(text, before=""):
 )  # fmt: skip
 def test_numbers_texts_lists_and_sums_of_constants_are_values(text, meant):
     assert value(text, "SIZE: int = 4 * 4") == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "meant"),
+    [
+        ("int(os.environ.get('A', '8'))", "", 8), ("float(os.getenv('A', 0.5))", "", 0.5),
+        ("int(SIZE)", "SIZE = '4'", 4), ("float('inf')", "", math.inf), ("A.size", "class A:\n  size = 4", 4),
+        ("A.B.size", "class A:\n class B: size = 4", 4),
+    ],
+)  # fmt: skip
+def test_defaults_of_the_environment_and_constants_of_classes_are_values(text, before, meant):
+    assert value(text, before) == meant
+
+
+IN_FUNCTION = "SIZE = 4\ndef g({}):\n  {}\n  f(SIZE)"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (IN_FUNCTION.format("", "SIZE = 8"), 8), (IN_FUNCTION.format("", "pass"), 4),
+        ("class A:\n  SIZE = 8\n  @f(SIZE)\n  def g(self): ...", 8),
+        ("SIZE = 4\nclass A:\n  SIZE = 8\n  def g(self): f(SIZE)", 4),
+        ("if __name__ == '__main__':\n  SIZE = 8\n  f(SIZE)", 8),
+        (IN_FUNCTION.format("SIZE", "pass"), None), (IN_FUNCTION.format("", "SIZE = 8; SIZE += 1"), None),
+        (IN_FUNCTION.format("", "global SIZE; SIZE = 8"), None),
+        (IN_FUNCTION.format("", "[(SIZE := 5)]"), None),
+        ("SIZE = 4\nif a: SIZE = 8\nf(SIZE)", None), ("SIZE = 4\nlambda SIZE: f(SIZE)", None),
+        ("SIZE = 4\nfor SIZE in a: f(SIZE)", None), ("import SIZE\nSIZE = 4\nf(SIZE)", None),
+        ("SIZE = 4\n[f(SIZE) for SIZE in a]", None), ("SIZE = 4\ntry: ...\nexcept a as SIZE: f(SIZE)", None),
+        ("SIZE = 4\ndef SIZE(): ...\nf(SIZE)", None), ("SIZE = int('x')\nf(SIZE)", None),
+        ("SIZE = float('nan')\nf(SIZE)", None),
+        ("SIZE = 4\ndef g():\n  global SIZE\n  SIZE = 8\nf(SIZE)", None),
+    ],
+)  # fmt: skip
+def test_a_name_has_the_value_that_its_scope_sets_once(text, meant):
+    program = Program(text)
+    call = next(call for call in program.calls if call.callee == "f")
+    found = program.value(call.node.args[0], call.constants)
+    assert (None if isinstance(found, Source) else found) == meant
+
+
+def test_a_constant_of_a_class_that_is_changed_is_not_known():
+    found = value("A.size", "class A: size = 4\nA.size = 8")
+    assert isinstance(found, Source)
 
 
 @pytest.mark.parametrize(
