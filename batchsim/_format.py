@@ -98,6 +98,16 @@ def rate(per_s: float, digits: int = 3) -> str:
     return f"{number(per_s, digits)}/s"
 
 
+def rates(*per_s: float) -> list[str]:
+    """Return rates with the digits that tell them apart.
+
+    >>> rates(10_000, 8_000), rates(1.00004, 1), rates(1, 1)
+    (['10,000/s', '8,000/s'], ['1.00004/s', '1/s'], ['1/s', '1/s'])
+    """
+    found = ([rate(each, digits) for each in per_s] for digits in range(3, 18))
+    return next((each for each in found if len({*each}) == len({*per_s})), [rate(each) for each in per_s])
+
+
 def counted(count: float, noun: str) -> str:
     """Return a count, or a mean count, with its noun, in the plural unless it is one.
 

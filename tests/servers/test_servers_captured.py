@@ -130,13 +130,29 @@ def test_a_limit_off_the_ladder_is_found_and_the_best_one_named():
     step = bs.StepTime(4, 8, 0.05, 0.0005, beyond_ms=110)
     found = linted("vllm serve m --max-num-seqs 100", step)
     assert found.codes == ("limit-off-ladder",)
-    assert "the largest up to it is 96, and steps of 97 to 100 sequences launch" in found[0].sentence
+    explained = "CUDA graphs are recorded up to 96 sequences, so steps of 97 to 100 launch each kernel"
+    assert found[0].sentence == f"max_num_seqs=100 is not a captured size: {explained}."
     assert found[0].change == {"max_num_seqs": 104}
     assert found[0].value > 1.5 * found[0].changed_value
     assert linted("vllm serve m --max-num-seqs 104", step).codes == ()
     assert linted("vllm serve m --max-num-seqs 100 --enforce-eager", step).codes == ()
     text = "kv_cache_config: {}\nmax_batch_size: 72\ncuda_graph_config: {batch_sizes: [1, 2, 72, 160]}\n"
     assert linted(text, step).codes == ()
+
+
+def test_a_limit_off_the_ladder_that_full_steps_cannot_afford_is_the_cause_of_an_overload():
+    step, tokens = bs.StepTime(1, 14, 0.08, beyond_ms=90), bs.Tokens(100, 200)
+    for rate_per_s, codes in ((7, {"limit-off-ladder"}), (25, {"overload", "limit-off-ladder"})):
+        scenario = bs.Scenario(bs.Poisson(rate_per_s), bs.Continuous(), step, tokens=tokens)
+        found, of_104 = (
+            servers.lint(servers.parse(f"vllm serve m --max-num-seqs {seats}"), scenario, requests=400)
+            for seats in (100, 104)
+        )
+        (ladder,) = (each for each in found if each.code == "limit-off-ladder")
+        assert (set(found.codes), ladder.key, ladder.change) == (codes, "load", {"max_num_seqs": 104})
+        loads = [rate_per_s / each.scenario.full_batches_per_s for each in (found, of_104)]
+        assert [ladder.value, ladder.changed_value] == loads
+        assert loads[1] < loads[0] / 2
 
 
 def test_without_the_time_of_launches_the_limit_is_noted():

@@ -276,8 +276,9 @@ class CommandLine:
             following = place
             while following < len(words) and not re.match("--|-[A-Za-z]", words[following].text):
                 following += 1
-            takes = flags.get(flag.partition(".")[0], "optional")
-            last = place + 1 == len(words) and alone and self.model not in document.nodes  # may be the model
+            modelless = alone and self.model not in document.nodes  # so the last word may be the model
+            unknown = "optional" if modelless or following == place else "list"
+            takes, last = flags.get(flag.partition(".")[0], unknown), modelless and place + 1 == len(words)
             if given and takes != "switch":
                 self.put(document, flag, word.value.node(self.value(flag, text), word), values)
             elif given:

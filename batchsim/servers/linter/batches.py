@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._format import counted, duration, listed, number, percent, rate, typed_duration
+from batchsim._format import counted, duration, listed, number, percent, rate, rates, typed_duration
 from batchsim.scenario import ClosedLoop, Scenario, Service
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.rules import Buckets, FrozenBatches
@@ -348,7 +348,7 @@ def overload(trial: Trial) -> Iterator[Finding]:
         return
     if trial.config.untold(trial.base) and not trial.alone.overloaded:
         return
-    carried, offered = rate(now.scenario.full_batches_per_s), rate(workload.offered_per_s)
+    carried, offered = rates(now.scenario.full_batches_per_s, workload.offered_per_s)
     what = f"{offered} arrive and {carried} are carried: the queue grows without bound."
     if now.scenario.can_lose:
         what = f"{offered} arrive and {carried} are carried: the rest is lost."

@@ -195,6 +195,8 @@ def test_a_command_that_may_start_several_servers_says_why(text, words):
         ("vllm serve m --no-max-num-seqs", {"--no-max-num-seqs": "--max-num-seqs"}),
         ("text-generation-launcher --max-batch-sizes 8", {"--max-batch-sizes": "--max-batch-size"}),
         ("text-generation-launcher --zzz", {"--zzz": ""}),
+        ("vllm serve m --cuda-graph-sizes 1 2 4", {"--cuda-graph-sizes": "--cudagraph-capture-sizes"}),
+        ("vllm serve --zzz 1 m", {"--zzz": ""}),
     ],
 )
 def test_a_flag_that_the_server_does_not_have_is_listed_with_the_nearest(text, unknown):

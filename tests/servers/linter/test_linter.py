@@ -233,6 +233,15 @@ def test_what_is_wrong_is_found_and_its_change_removes_it(code, case):
     assert finding.changed_value < finding.value
 
 
+def test_rates_that_differ_little_are_told_apart():
+    service = bs.Table({1: 2, 32: 6.5})  # of no larger batch, which would carry more
+    carried_per_s = lint("triton", 1, service, max_batch_size=32).scenario.full_batches_per_s
+    (found,) = lint("triton", bs.Poisson(1.0001 * carried_per_s), service, max_batch_size=32)
+    offered, carried = (word for word in found.sentence.split() if word.endswith("/s"))
+    assert found.code == "overload"
+    assert offered != carried
+
+
 @pytest.mark.parametrize(("code", "case"), [(code, case) for code, _, cases in FOUND for case in cases])
 def test_what_is_right_is_not_found(code, case):
     assert code not in linted(case).codes
