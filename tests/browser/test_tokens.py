@@ -29,6 +29,24 @@ def test_the_switch_turns_to_tokens_whose_sliders_move_the_picture_and_back(lab,
     assert panel.noise.errors == []
 
 
+# The names of fields that do not fit beside these, and fields too narrow for a number.
+UNREADABLE = """() => [...document.querySelectorAll(".batchsim-page .batchsim-knob")].flatMap((it) => {
+    const [name, input] = [it.querySelector("label > span"), it.querySelector("input")];
+    if (!input.checkVisibility()) return [];
+    const cut = name.getBoundingClientRect().left + name.scrollWidth - input.getBoundingClientRect().left;
+    return cut > 0 || input.clientWidth < 40 ? [[name.textContent, cut, input.clientWidth]] : [];
+})"""
+
+
+def test_the_names_of_a_server_s_limits_can_be_read(lab, opened):
+    with opened(lab, PANEL, viewport={"width": 1280, "height": 800}) as panel:
+        for rule in ("batch_wait", "new_token_ratio", "waiting_served_ratio"):
+            panel.kernel.run(f"panel.session.open_link('mode=tokens&batching={rule}&prefill_delayer=on')")
+            panel.kernel.run("panel.tabs.selected_index = 1")
+            panel.quiet()
+            assert panel.page.evaluate(UNREADABLE) == [], rule
+
+
 # How far below what is visible each line of the pseudo-code ends, and whether anything lies over it.
 CUT = """() => {
     const column = document.querySelector(".batchsim-column").getBoundingClientRect();
@@ -39,6 +57,14 @@ CUT = """() => {
         const below = box.bottom - Math.min(column.bottom, innerHeight);
         return [Math.max(below, column.top - box.top), it.contains(top)];
     });
+}"""
+
+# How far the sentence of the moment goes on below the top of the code.
+COVERED = """() => {
+    const range = document.createRange();
+    range.selectNodeContents(document.querySelector(".batchsim-moment"));
+    return range.getBoundingClientRect().bottom
+        - document.querySelector(".batchsim-code").getBoundingClientRect().top;
 }"""
 
 
@@ -53,6 +79,7 @@ def test_no_line_of_the_pseudo_code_is_cut_while_play_is_open(kind, request, ope
             resize(panel, width, height)
             found = panel.page.evaluate(CUT)
             assert all(cut <= 0.5 and seen for cut, seen in found), (width, found)
+            assert kind == "lab" or panel.page.evaluate(COVERED) <= 0.5, width
         panel.page.locator(".batchsim-player button[aria-label='Next event']").click()
         assert eventually(lambda: panel.page.locator(".batchsim-code [aria-current]").count() == 1)
         panel.quiet()

@@ -180,7 +180,7 @@ class Continuous(Rule):
             budget = f"the next is above {above}{held}", "it waits"
         found = [("blocks run out", "preempt the last", Ending.PREEMPT)] * (limited and grows)
         found += [(*budget, Ending.BUDGET), (f"{self.max_num_seqs:,} run", "others wait", Ending.SEATS)]
-        blocks = blocks + held if limited else "the next is held back"
+        blocks = "held back, or " * self.holds + blocks if limited else "the next is held back"
         found += [(blocks, "it waits", Ending.MEMORY)] * ((limited or self.holds) and self.chunked)
         join = "all that wait join"
         return (*(Step(*each, f"{each[0]}: {each[1]}") for each in found), Step("", join, Ending.ALL, join))

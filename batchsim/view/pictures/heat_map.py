@@ -33,6 +33,7 @@ class P99:
     fails = "serves 99 of 100 requests"  # after "none": in no cell
     meets = "meet the objective"
     alike = "differ significantly"  # after "do not"
+    tie = "as good as the best"
 
     def limit_ms(self, data: ViewData) -> float | None:
         limit_ms: float | None = getattr(data, self.limit)
@@ -83,6 +84,7 @@ class Energy(P99):
 
     fails = "serves 99 of 100 requests in time"
     alike = "differ by more than 1 %"
+    tie = "within 1 % of the best"
 
     def colours(self, values: np.ndarray, data: ViewData) -> tuple[Normalize, Colormap]:
         least, most = (float(of(values, initial=at)) for of, at in ((np.nanmin, math.inf), (np.nanmax, 0.0)))
@@ -197,7 +199,7 @@ class HeatMapView(View):
         for line, mark in ((self.star, "best"), (self.now, "now"), (self.other, "other")):
             line.set_data(*([], []) if (x := at[mark]) is None else ([x[0]], [x[1]]))
         self._name_marks(data, at, columns)
-        self._scale(surface, rows, columns, bool(tied.any()))
+        self._scale(surface, rows, columns, f", dashed: {measure.tie}" * bool(self.large and tied.any()))
 
     def _mark_bar(self, bar: Axes, measure: P99, norm: Normalize, limit_ms: float | None) -> None:
         """Give the bar of the colours its ticks and its unit."""
@@ -232,8 +234,7 @@ class HeatMapView(View):
             text.set_horizontalalignment("right" if left else "left")
             self.write(text, names[mark], place[0], place[1], right=-0.7 if left else 0.7)
 
-    def _scale(self, surface: Any, rows: int, columns: int, tied: bool) -> None:
-        note = "" if not self.large else ", dashed: as good as the best" if tied else ""
+    def _scale(self, surface: Any, rows: int, columns: int, note: str) -> None:
         if self.changed("grid", (surface.x, surface.y, surface.x_values, surface.y_values, note)):
             self.ax.set(xlim=(0, columns), ylim=(0, rows))
             box = self.ax.bbox

@@ -9,7 +9,7 @@ from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result.moments import Moment, taken
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.steps import StepMomentView
+from batchsim.view.pictures.steps import RUNGS, StepMomentView, captured
 from batchsim.view.pictures.view import Spot, Style, Ticks
 from batchsim.view.scales import nice
 from batchsim.view.theme import TELLING, fill_style
@@ -44,6 +44,8 @@ class SeatsView(StepMomentView):
         self.add_moment()
         if self.strip is not None:
             self.strip.yaxis.set_major_locator(Ticks(2, integer=True))
+            self.rung = self.style("soft", width=0.4)
+            self.rungs = self.line(self.strip, 1, transform=self.strip.get_yaxis_transform(), **self.rung)
             self.taken = self.outlines(self.strip, 3, **self.style("blue"))  # as in the steps
             self.other_taken = self.outlines(self.strip, 2.5)
             right: Style = {"ha": "right", "va": "bottom", "color": theme.soft}
@@ -78,6 +80,7 @@ class SeatsView(StepMomentView):
             seen.discard("empty")
         entries = [(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
         entries += preempted
+        entries += [(RUNGS, self.rung)] * bool(self.large and captured(data.result).size)
         self.legend(self.axes[-1], entries if self.large else entries[:2])
         if self.strip is not None:
             self._show_taken(self.strip, data, now, last_ms)
@@ -91,6 +94,8 @@ class SeatsView(StepMomentView):
                 edges_s, counts = taken(each.result, now.server, now.begin_s, now.end_s)
                 found.append((counts, 1000 * (edges_s - now.begin_s)))
                 said.append(f"{number(_mean(edges_s, counts))} {name}")
+        ladder = captured(data.result)
+        self.rungs.set_data(np.tile([0, 1, np.nan], ladder.size), np.repeat(ladder.astype(float), 3))
         self.taken.set_data(*found[0])
         highest = self.show_other(self.other_taken, found[1] if data.other is not None else None, data)
         highest = max(highest, float(found[0][0].max()), 1.0)

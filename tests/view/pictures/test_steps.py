@@ -170,7 +170,9 @@ def test_padding_and_captured_sizes_are_seen_and_said():
     assert "a step of 6 tokens for 6 requests, computed as 8, a captured size; 6 run" in words
     view = drawn(SeatsView, data)
     assert view.bars["padding"].get_visible()
-    assert "empty, computed" in names_of(view.axes[-1])
+    assert {"empty, computed", "captured size"} <= {*names_of(view.axes[-1])}
+    assert view.rungs.axes is view.strip
+    assert view.rungs.get_ydata()[::3].tolist() == [1, 2, 4, 8]  # lines beside the numbers of taken seats
     assert view.spot(view.ax, 900, 7, data).text == (
         "Seat 7 is empty, but computed: the step is padded to a captured size"
     )
@@ -179,3 +181,6 @@ def test_padding_and_captured_sizes_are_seen_and_said():
     plain = drawn(StepsView, token_data_of(PADDED.replace(captured=None), 11))
     assert not plain.rungs.get_visible()
     assert "captured size" not in names_of(plain.axes[-1])
+    assert "captured size" not in names_of(
+        drawn(SeatsView, token_data_of(PADDED.replace(captured=None), 11)).axes[-1]
+    )

@@ -37,7 +37,7 @@ class PlayPage(Page):
         self.player, self.hint = Player(), plain(widgets.HTML)
         self.back = button("Show the film", "Make the film the large view", self._enlarge)
         words = plain(widgets.Box, classes="batchsim-moment")  # where the page writes the moment
-        super().__init__(session, [self.hint, self.back, words])
+        super().__init__(session, [self.back, words, self.hint])
         self.was_open, self.mode = False, session.style.mode
         self.before = ""  # the large view before the film's; "" while the page is closed
         self.run: tuple[Result, int] | None = None  # the result and the server in the film
