@@ -155,6 +155,105 @@ def test_the_engine_is_equal_to_a_plain_loop(plan):
     assert log.step_tokens.sum() == computed
 
 
+# A rule that waits holds, or waits, for as long as its limits say: seen in a run's log, without a model of it.
+
+
+@st.composite
+def ample(draw_, rule_of):
+    """Plans of a server that has memory and a budget for all, so that only the rule's wait keeps them back."""
+    chance = random.Random(draw_(st.integers(0, 2**32 - 1)))
+    choose, count = chance.choice, chance.randint(1, 30)
+    prompts, outputs = ([1 + chance.randrange(most) for _ in range(count)] for most in (40, 25))
+    gap_s = 0.125 if (service := choose([TIED, EASY])) == TIED else 0.02
+    arrivals = bs.Trace(np.cumsum(chance.choices([0, 0, 1, 1, 2, 5, 9], k=count)) * gap_s)
+    return draw_tokens(
+        bs.Scenario(arrivals, rule_of(choose), service, tokens=bs.Tokens(prompts, outputs)), count, 0
+    )
+
+
+def begun(plan):
+    """Return the log of a plan, and each step's begin, those who begin in it, go on, and still wait."""
+    log, moments = token_engine.run(plan), []
+    for step, begin_s in enumerate(log.batch_start_s):
+        here = log.batch_index == step
+        wait = (plan.base.arrival_s <= begin_s) & (log.batch_index > step)
+        goes_on = (log.batch_index < step) & (log.last_step >= step)
+        moments.append((begin_s, here, goes_on, wait))
+    return log, moments
+
+
+def assert_no_idle_moment(plan, log, moments, ready_s=lambda step, present_s: -math.inf):
+    """Check that each step begins as soon as the last one is over, someone is there, and `ready_s` is past."""
+    arrival_s = plan.base.arrival_s
+    for step, (begin_s, here, goes_on, wait) in enumerate(moments):
+        over_s = log.batch_finish_s[step - 1] if step else -math.inf
+        present_s = -math.inf if goes_on.any() else arrival_s[here | wait].min()
+        assert begin_s == pytest.approx(max(over_s, present_s, ready_s(step, present_s)), abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ample(lambda choose: BatchWait(
+    choose([2, 256]), 4096, batch_wait_timeout_iters=0, batch_wait_timeout_ms=choose([0, 1, 20, 125, 300]),
+    overlap=choose([True, False]),
+)))  # fmt: skip
+def test_a_batch_wait_idles_only_for_its_time_and_until_its_seats_have_new_requests(plan):
+    (log, moments), rule = begun(plan), plan.scenario.rule
+
+    def ready_s(step, present_s):
+        if not rule.batch_wait_timeout_ms:
+            return -math.inf
+        last = (log.batch_start_s if rule.overlap else log.batch_finish_s)[step - 1] if step else -math.inf
+        seen_s = log.batch_start_s[step - 1] if step else -math.inf
+        unseen_s = plan.base.arrival_s[plan.base.arrival_s > seen_s][rule.max_num_seqs - 1 :]
+        return min(max(last, present_s) + rule.batch_wait_timeout_ms / 1000, *unseen_s[:1], math.inf)
+
+    assert_no_idle_moment(plan, log, moments, ready_s)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ample(lambda choose: BatchWait(
+    256, 4096, batch_wait_timeout_iters=choose([1, 2, 5, 20]),
+    batch_wait_max_tokens_ratio=choose([*range(1, 60), 4096]) / 4096,
+)))  # fmt: skip
+def test_a_batch_wait_holds_prompts_until_it_has_tokens_or_has_held_them_long_enough(plan):
+    (log, moments), rule, held = begun(plan), plan.scenario.rule, 0
+    assert_no_idle_moment(plan, log, moments)
+    for _, here, goes_on, wait in moments:
+        if not goes_on.any() or not (here | wait).any():
+            assert not wait.any()  # nobody waits where there is nothing to wait beside
+            continue
+        tokens = plan.prompts[here | wait].sum() + goes_on.sum()
+        enough = tokens >= rule.batch_wait_max_tokens_ratio * rule.max_num_batched_tokens
+        due = enough or held == rule.batch_wait_timeout_iters
+        assert (wait.any(), here.any()) == (not due, due)
+        held = 0 if due else held + 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(ample(lambda choose: NewTokenRatio(
+    choose([6, 256]), 4096, max_prefill_tokens=4096, prefill_delayer=True, mixed=choose([True, False]),
+    queue_min_ratio=choose([0, 0.3, 0.5, 1, 2]), max_delay_ms=choose([0, 20, 125, 375, 5000]),
+)))  # fmt: skip
+def test_a_prefill_delayer_holds_prompts_until_enough_wait_or_its_time_is_over(plan):
+    (log, moments), rule, most, since_s = begun(plan), plan.scenario.rule, 0, math.nan
+    assert_no_idle_moment(plan, log, moments)
+    for begin_s, here, goes_on, wait in moments:
+        runs, queued = goes_on.sum(), (here | wait).sum()
+        if runs < rule.max_num_seqs and queued:
+            few = queued < min(int(runs * rule.queue_min_ratio), most)
+            over = begin_s >= since_s + rule.max_delay_ms / 1000 - 1e-9
+            due = not (few and not over) and rule.max_num_seqs - runs >= most
+            if not here.any():
+                assert not due  # what is due does not wait
+                since_s = begin_s if math.isnan(since_s) else since_s
+            else:
+                assert due or math.isnan(since_s)  # what has been held back does not start before
+                since_s = math.nan
+        else:
+            since_s = math.nan
+        most = max(most, here.sum())
+
+
 @pytest.mark.parametrize(
     ("rule", "arrivals_ms", "prompts", "outputs", "first_token_ms"),
     [
