@@ -155,12 +155,12 @@ def test_the_engine_is_equal_to_a_plain_loop(plan):
     assert log.step_tokens.sum() == computed
 
 
-# A rule that waits holds, or waits, for as long as its limits say: seen in a run's log, without a model of it.
+# A rule that waits holds, or waits, for as long as its limits say: seen in a run's log, without a model.
 
 
 @st.composite
 def ample(draw_, rule_of):
-    """Plans of a server that has memory and a budget for all, so that only the rule's wait keeps them back."""
+    """Plans of a server that has memory and a budget for all: only the rule's wait keeps them back."""
     chance = random.Random(draw_(st.integers(0, 2**32 - 1)))
     choose, count = chance.choice, chance.randint(1, 30)
     prompts, outputs = ([1 + chance.randrange(most) for _ in range(count)] for most in (40, 25))
@@ -183,7 +183,7 @@ def begun(plan):
 
 
 def assert_no_idle_moment(plan, log, moments, ready_s=lambda step, present_s: -math.inf):
-    """Check that each step begins as soon as the last one is over, someone is there, and `ready_s` is past."""
+    """Check that each step begins once the last one is over, someone is there, and `ready_s` is past."""
     arrival_s = plan.base.arrival_s
     for step, (begin_s, here, goes_on, wait) in enumerate(moments):
         over_s = log.batch_finish_s[step - 1] if step else -math.inf
