@@ -10,6 +10,7 @@ from batchsim.scenario.routing import MOST_REPLICAS
 SIGNALS = ("utilisation", "queue", "p99")
 TOLERANCE = 0.1  # a signal within 10 % of its target changes nothing, as in Kubernetes
 USUAL = 0.7  # the target of the utilisation
+ROUNDING = 1e-9  # three evaluations 0.1 s apart last 0.3 s, and 29 requests at 7 replicas are 29 / 7 each
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ class Autoscale(Described):
     def wanted(self, up: int, asked: int, value: float, full: int) -> int:
         """Return for how many replicas an evaluation asks; `asked` is for how many the last one did."""
         ratio = value / self.target_of(full)
-        if math.isnan(ratio) or abs(ratio - 1) <= TOLERANCE:
+        if math.isnan(ratio) or abs(ratio - 1) <= TOLERANCE + ROUNDING:
             return asked
-        return min(max(math.ceil(up * ratio), self.least), self.most)
+        return min(max(math.ceil(up * ratio - ROUNDING), self.least), self.most)
 
     def needed(self, load: float) -> int:
         """Return about how many replicas it lets run for a load of its most replicas."""
@@ -86,7 +87,7 @@ class Autoscale(Described):
     @property
     def held(self) -> int:
         """The number of evaluations whose highest number counts."""
-        return math.floor(self.hold_s / self.every_s) + 1
+        return math.floor(self.hold_s / self.every_s + ROUNDING) + 1
 
 
 def check_autoscale(autoscale: "Autoscale | None", replicas: int) -> None:

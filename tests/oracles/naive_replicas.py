@@ -275,7 +275,7 @@ class NaiveScaler:
         self.signal, self.least, self.most, self.servers = signal, least, most, servers
         self.target = target or {"utilisation": 0.7, "queue": full}[signal]
         self.startup_s, self.every_s, self.stale_s = startup_s, every_s, stale_s
-        self.keeps = 1 + int(hold_s / every_s)
+        self.keeps = 1 + int(round(hold_s / every_s, 9))
         self.ready = [0.0] * max(start, least)  # of each replica that is asked for: when it is up
         self.wishes = [len(self.ready)]
         self.rows = [[0.0, math.nan, len(self.ready), len(self.ready)]]
@@ -291,8 +291,8 @@ class NaiveScaler:
         up, begin, end = self.up(now), after(self.rows[-1][0], -self.stale_s), after(now, -self.stale_s)
         value = getattr(self, self.signal)(now, up, begin, end)
         wish = len(self.ready)
-        if not math.isnan(value) and not abs(value / self.target - 1) <= 0.1:
-            wish = max(self.least, min(self.most, math.ceil(up * (value / self.target))))
+        if not math.isnan(value) and not round(abs(value / self.target - 1), 9) <= 0.1:
+            wish = max(self.least, min(self.most, math.ceil(round(up * (value / self.target), 9))))
         self.wishes = [*self.wishes, wish][-self.keeps :]
         wish = max(self.wishes)
         while len(self.ready) > wish:
