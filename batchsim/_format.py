@@ -211,7 +211,7 @@ def typed(value: float) -> str:
 def unit_of(ms: float) -> tuple[str, float]:
     """Return the unit that suits a duration, and its milliseconds.
 
-    >>> unit_of(2500), unit_of(50), unit_of(0.02)
+    >>> unit_of(1000), unit_of(999.9), unit_of(0.02)
     (('s', 1000.0), ('ms', 1.0), ('µs', 0.001))
     """
     return next((unit, size) for least, unit, size in UNITS if ms >= least)
@@ -242,8 +242,8 @@ def typed_duration(ms: float) -> str:
 def tick(value: float, _: Any = None) -> str:
     """Return a number as an axis label.
 
-    >>> tick(0.5), tick(2500.0), tick(2.5e6)
-    ('0.5', '2.5k', '2.5M')
+    >>> tick(0.5), tick(999.5), tick(-1000.0), tick(2.5e6)
+    ('0.5', '999.5', '-1k', '2.5M')
     """
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= size:

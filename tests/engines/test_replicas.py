@@ -388,10 +388,11 @@ def test_the_cheapest_setting_has_the_lowest_cost_where_only_a_run_tells_it(work
     assert cheap.costs["cost_per_million"].is_monotonic_increasing
 
 
-def test_an_autoscaler_starts_and_stops_replicas_when_it_says():
+@pytest.mark.parametrize("startup_s", [1.5, 2])  # a replica is up at the very instant at which its start ends
+def test_an_autoscaler_starts_and_stops_replicas_when_it_says(startup_s):
     # 200 requests at once, then none for 5 s: one waits at 2 s, and the fleet shrinks.
     times_s = [*np.full(200, 0.5), *np.arange(5.5, 9, 0.5)]
-    auto = bs.Autoscale("queue", target=10, least=1, most=3, startup_s=1.5, every_s=1, hold_s=2)
+    auto = bs.Autoscale("queue", target=10, least=1, most=3, startup_s=startup_s, every_s=1, hold_s=2)
     scenario = bs.Scenario(
         bs.Trace(np.array(times_s) - 0.5), bs.SizeOrWait(1, 0), bs.Affine(10, 0), autoscale=auto
     )

@@ -80,3 +80,13 @@ def test_tune_says_how_much_a_measurement_by_length_matters():
         progress=False,
     )  # fmt: skip
     assert "service times" in found.explain()
+
+
+@pytest.mark.parametrize(("factor", "side"), [(0.5, "above"), (2, "below")])
+def test_the_worst_of_a_fit_is_the_farthest_to_either_side(factor, side):
+    rows = {length: one(length, sizes=(1, 2, 4, 8)) for length in (16, 32, 64, 128)}
+    off = [(ms * (factor if size == 4 else 1)).tolist() for size, ms in rows[64].times().items()]
+    rows[64] = dataclasses.replace(rows[64], samples_ms=off)
+    found = SizedMeasurement(tuple(rows), tuple(rows.values())).fit()
+    assert found.worst == ((4, 64), found.residuals[4, 64])
+    assert f"{side} the measured, for a batch of 4 of length 64" in repr(found)

@@ -17,7 +17,7 @@ from server_settings import SETTINGS, SIZES, TOKEN_SETTINGS, configs
 
 import batchsim as bs
 from batchsim import servers
-from batchsim.servers.files import document, with_settings
+from batchsim.servers.files import document, target_of, translated, with_settings
 from batchsim.servers.formats.command_lines import flags_of
 from batchsim.servers.registry import ALL
 
@@ -229,6 +229,8 @@ def scenario(**more):
 
 @pytest.mark.parametrize(("timeout_ms", "next_ms"), [(1.0006, 1.001), (1.0014, 1.002), (1.002, 1.002)])
 def test_a_timeout_between_two_microseconds_is_the_next_so_that_none_is_lost_early(timeout_ms, next_ms):
+    learned = target_of(scenario().replace(rule=bs.LearnedSizes(128, timeout_ms)))
+    assert translated(ALL["clipper"], learned).settings["slo_micros"] == pytest.approx(1000 * next_ms)
     one = scenario(timeout_ms=timeout_ms)
     levels = one.replace(workload=POISSON.with_priorities({1: 0.2, 2: 0.8}))
     per_level = levels.replace(timeout_ms={1: timeout_ms, 2: 20})

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pandas
 import pytest
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_rgba
 from matplotlib.patches import PathPatch, Rectangle
 from pictures import assert_all_within, names_of
@@ -355,12 +355,15 @@ def test_crosses_are_above_the_objective_and_all_that_is_drawn(rates, objective)
     assert limit.get_ydata()[0] == objective
 
 
-def test_the_band_of_the_p99_of_all_is_that_of_the_p99_where_all_are_served():
-    whole = sweep(SCENARIO, {"rate_per_s": [400, 800]}, 50_000, progress=False)
-    (band,) = capacity_curves(whole).axes[0].collections
-    drawn = band.get_paths()[0].vertices[:, 1]
-    assert whole.p99_ms_low.notna().all()
-    assert {*whole.p99_ms_low, *whole.p99_ms_high} <= set(drawn)
+def test_the_band_of_the_p99_of_all_is_that_of_the_p99_where_all_are_served(rates):
+    p99_ms = np.array([10.0, 12, 20, 30, 33])
+    served = {"p99_ms": p99_ms, "p99_ms_low": p99_ms - 1, "p99_ms_high": p99_ms + 1}
+    assert {*served} < {*rates}
+    lossy = rates.assign(**served, p99_all_ms=p99_ms + np.eye(5)[2], infeasible="")
+    (band,) = kinds(capacity_curves(lossy).axes[0], PolyCollection)
+    corners = {tuple(corner) for path in band.get_paths() for corner in path.vertices.tolist()}
+    where = [0, 1, 3, 4]
+    assert corners == {(lossy.rate_per_s[at], p99_ms[at] + side) for at in where for side in (-1, 1)}
 
 
 def test_diamonds_are_where_the_line_crosses_the_objective(rates):

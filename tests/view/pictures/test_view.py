@@ -234,6 +234,16 @@ def test_the_timeline_draws_each_part_of_each_request_to_scale_and_frames_each_b
     np.testing.assert_allclose(np.ptp(frames[:, :, 1], axis=1), result.batches.batch_size[batches] - 0.1)
 
 
+def test_batches_at_another_rate_begin_as_long_after_the_first_of_the_same_requests(cases):
+    data = dataclasses.replace(cases["plain"], before=cases["slower"])
+    requests, begin_s, other = data.window.requests, data.window.begin_s, data.other.result
+    (at_s, other_s) = (each.arrival_s[requests[0]] for each in (data.result, other))
+    assert at_s < other_s  # at a lower rate, all requests come later
+    starts_s = other.batches.start_s[np.unique(other.batch_index[requests])]
+    frames = corners_of(drawn(TimelineView, data).other_batches)
+    np.testing.assert_allclose(frames[:, 0, 0], 1000 * (at_s - begin_s + starts_s - other_s))
+
+
 @pytest.mark.parametrize(("name", "state"), [("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)])
 def test_requests_that_are_lost_are_marked_on_the_timeline(cases, name, state):
     view, result = drawn(TimelineView, cases[name]), cases[name].result
