@@ -197,10 +197,10 @@ def never_reached(trial: Trial) -> Iterator[Finding]:
     if isinstance(rule, FrozenBatches) and rule.max_ongoing < size * now.scenario.servers:
         found = trial.outcome(**{ongoing: size * now.scenario.servers})
         default = "" if ongoing in trial.settings else ", the default,"
-        needs, why = "one full batch", "batches wait and leave partly filled"
+        needs, why = f"one full batch of {size:,}", "batches wait and leave partly filled"
         if rule.max_ongoing >= size:
-            needs, why = "full batches on all servers", "some servers idle"
-        what = f"{trial.said(ongoing)}{default} admits fewer requests than {needs} of {size:,}: {why}."
+            needs, why = f"full batches of {size:,} on all servers", "some servers idle"
+        what = f"{trial.said(ongoing)}{default} admits fewer requests than {needs}: {why}."
         yield from proposal("concurrency-below-size", what, now, found, LITTLE)
     elif isinstance(workload, ClosedLoop) and workload.clients < rule.enough and rule.max_wait_ms > 0:
         what = f"{trial.said(trial.server.words.size)} is never reached with"

@@ -39,6 +39,7 @@ def SENTENCES(rate):  # as a workload's class
 
 SHARED = {"servers": 8, "devices": 1}
 RAY = {"max_batch_size": 32, "max_ongoing_requests": 64}
+TWO = {"max_batch_size": 8, "batch_wait_timeout_s": 0.005, "max_concurrent_batches": 2}
 
 # Each with settings in which it is found, and neighbours, all but the same, in which it is not.
 FOUND = [
@@ -52,8 +53,11 @@ FOUND = [
         ("ray_serve", 2000, {"batch_wait_timeout_s": 0.0027, **RAY}),
         ("ray_serve", 200, {"batch_wait_timeout_s": 0, **RAY}),
     ]),
-    ("concurrency-below-size", [("ray_serve", 1000, {}), ("ray_serve", 300, {})], [
-        ("ray_serve", 20, {}),
+    ("concurrency-below-size", [
+        ("ray_serve", 1000, {}), ("ray_serve", 300, {}),
+        ("ray_serve", 900, TWO | {"max_ongoing_requests": 8}),
+    ], [
+        ("ray_serve", 20, {}), ("ray_serve", 900, TWO | {"max_ongoing_requests": 16}),
         ("ray_serve", 1000, {"max_ongoing_requests": 10}),
         ("ray_serve", 1000, {"handler": "blocking"}),
     ]),
@@ -252,6 +256,8 @@ def test_findings_come_with_the_greatest_effect_first():
     assert found.codes == ("wait-default", "concurrency-below-size")
     assert found[0].effect == found[0].value / found[0].changed_value > found[1].effect > 2
     assert lint("ray_serve", 1000)[0].effect == math.inf
+    (idle,) = lint("ray_serve", 900, **TWO, max_ongoing_requests=8)
+    assert "admits fewer requests than full batches of 8 on all servers: some servers idle." in idle.sentence
 
 
 def test_the_least_wait_of_frozen_batches_is_theorys():
