@@ -241,6 +241,13 @@ def test_a_server_with_one_seat_is_told_of_in_the_singular(panel):
     assert "On average 1 request is in a step, as before." in outcome.why
 
 
+def test_a_long_step_counts_for_as_long_as_it_takes_among_those_that_share_one():
+    tokens, step = bs.Tokens(9, [3, 1]), bs.StepTime(0, 0, 1)
+    run = bs.simulate(bs.Scenario(bs.Trace([0.0, 0.0]), bs.Continuous(4), step, tokens=tokens))
+    assert [run.steps.rows.tolist(), run.steps.tokens.tolist()] == [[2, 1, 1], [18, 1, 1]]  # a ms a token
+    assert "On average 1.9 requests share a step, as before." in of_tokens("tpot", run, run).why
+
+
 WHOLE = {"size_or_wait": bs.SizeOrWait(32, 1000), "whole": bs.SizeOrWait(32, float("inf")),
          "at_least": bs.AtLeast(8, 32)}  # fmt: skip
 

@@ -280,6 +280,9 @@ def test_a_click_on_the_load_curve_sets_the_rate_that_the_pointer_reads(cases):
     spot = over(view, 0.4, 0.3, cases["plain"])
     assert spot.change["rate_per_s"] == pytest.approx(0.4 * view.ax.get_xlim()[1], rel=0.01)
     assert f"{spot.change['rate_per_s']:,.6g}/s: p99 about" in spot.text
+    curve = cases["plain"].curve  # between two points it is straight on the logarithmic axis
+    middle = view.spot(view.ax, curve.x_values[4:6].mean(), 10, cases["plain"]).text
+    assert f"p99 about {duration(np.sqrt(curve.p99_ms[4] * curve.p99_ms[5]))}," in middle
     clients = over(drawn(LoadView, cases["closed"]), 0.4, 0.3, cases["closed"])
     assert isinstance(clients.change["clients"], int)
 
