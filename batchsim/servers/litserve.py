@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from batchsim import _check
+from batchsim._format import typed
 from batchsim.scenario.rules import LARGEST_BATCH, CompetingWindows
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.python_calls import ANY, Call, Callee, PythonForm
@@ -25,8 +26,8 @@ def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> CompetingWi
     CompetingWindows(max_batch_size=8, max_wait_ms=50.0, poll_ms=1.0)
     """
     size = _check.whole("LitServe's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
-    wait_ms = _check.real("LitServe's batch_timeout", batch_timeout, at_least=0) * 1000
-    return CompetingWindows(size, wait_ms, POLL_MS)
+    wait_s = _check.real("LitServe's batch_timeout", batch_timeout, at_least=0)
+    return CompetingWindows(size, float(typed(1000 * wait_s)), POLL_MS)
 
 
 def config(
@@ -42,8 +43,8 @@ def config(
     rule = litserve(**settings)  # type: ignore[arg-type]
     if timeout is False or timeout == -1:
         return ServerConfig("litserve", rule, workers)
-    timeout_ms = _check.real("LitServe's timeout", timeout, above=0) * 1000
-    return ServerConfig("litserve", rule, workers, timeout_ms=timeout_ms)
+    timeout_s = _check.real("LitServe's timeout", timeout, above=0)
+    return ServerConfig("litserve", rule, workers, timeout_ms=float(typed(1000 * timeout_s)))
 
 
 def _settle(document: Document) -> None:

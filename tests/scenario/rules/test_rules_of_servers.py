@@ -236,11 +236,15 @@ def test_the_cork_looks_every_ms_so_that_a_free_server_waits_for_the_next_look()
     ]
 
 
-def test_full_batches_of_the_cork_start_a_whole_number_of_looks_apart():
-    scenario = bs.Scenario(bs.Poisson(5000), bs.LearnedCork(4), bs.Affine(1.8874, 0.1438))  # 2.46 ms a batch
+@pytest.mark.parametrize(("size", "service"), [
+    (4, bs.Affine(1.8874, 0.1438)),  # 2.46 ms a batch
+    (6, bs.Affine(0.6, 0.4)),  # 3 ms, or as floats 3.0000000000000005
+])  # fmt: skip
+def test_full_batches_of_the_cork_start_a_whole_number_of_looks_apart(size, service):
+    scenario = bs.Scenario(bs.Poisson(5000), bs.LearnedCork(size), service)
     result = bs.simulate(scenario, 20_000)
-    assert scenario.full_batches_per_s == pytest.approx(4 / 0.003)
-    assert result.throughput_per_s == pytest.approx(4 / 0.003, rel=0.01)
+    assert scenario.full_batches_per_s == pytest.approx(size / 0.003)
+    assert result.throughput_per_s == pytest.approx(size / 0.003, rel=0.01)
 
 
 def test_the_cork_refuses_the_oldest_while_all_that_wait_would_be_late():
