@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._check import LARGEST
+from batchsim._format import typed
 from batchsim._workers import threads
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.full_batches import mean_seconds
@@ -203,8 +204,9 @@ def axis(scenario: Scenario, name: str) -> tuple[Any, ...]:
     if parameter.slider is None:
         raise ValueError(f"a parameter on a heat map must have a slider, got {name}")
     low, high, step = parameter.slider
-    values = {low + round(part * (high - low) / step) * step for part in np.linspace(0, 1, COLUMNS)}
-    return tuple(int(value) if parameter.kind == "whole" else float(value) for value in sorted(values))
+    places = {round(part * (high - low) / step) for part in np.linspace(0, 1, COLUMNS)}
+    values = (float(typed(low + place * step)) for place in sorted(places))
+    return tuple(int(value) if parameter.kind == "whole" else value for value in values)
 
 
 def sizes(largest: int) -> tuple[int, ...]:
