@@ -132,17 +132,19 @@ def test_one_replica_is_the_plain_run_under_any_routing():
         assert not result.replica.any()
 
 
-def test_replica_0_has_the_noise_of_a_single_queue():
+def test_replica_0_has_the_noise_of_a_single_queue_and_each_other_its_own():
     noisy = FOUR.replace(routing="random")
     result, alone = bs.simulate(noisy, 4000), bs.simulate(noisy.replace(replicas=1), 4000)
-    own = result.batches.server < 2
-    factors = [
-        (each.batches.finish_s - each.batches.start_s)[which]
-        / (2 + 0.25 * each.batches.batch_size[which])
-        * 1000
-        for each, which in ((result, own), (alone, slice(None)))
-    ]
-    assert np.allclose(factors[0], factors[1][: own.sum()], rtol=1e-5)
+
+    def factors_of(result, k):
+        batches, own = result.batches, result.batches.server // 2 == k
+        return ((batches.finish_s - batches.start_s) / (0.002 + 0.00025 * batches.batch_size))[own]
+
+    factors = [factors_of(result, k) for k in range(4)]
+    assert np.allclose(factors[0], factors_of(alone, 0)[: factors[0].size], rtol=1e-5)
+    least = min(each.size for each in factors)
+    correlations = np.corrcoef([each[:least] for each in factors])
+    assert np.abs(correlations - np.eye(4)).max() < 5 / np.sqrt(least)
 
 
 def test_routings_send_requests_where_they_say():
