@@ -191,6 +191,16 @@ def test_a_search_says_that_every_request_is_too_large():
 # Saturation.
 
 
+def test_full_batches_carry_the_requests_that_are_rejected_for_their_size_meanwhile():
+    small, all_ = (bs.Poisson(100).with_sizes(bs.Uniform(1, most)) for most in (10, 20))
+    rule = bs.SizeOrWait(4, 0, max_batch_units=10)
+    of_small, of_all = (bs.Scenario(each, rule, bs.PackedTime(1, 0, 1)) for each in (small, all_))
+    assert of_all.full_batches_per_s == pytest.approx(2 * of_small.full_batches_per_s, rel=0.02)
+    result = bs.simulate(of_all.replace(rate_per_s=1.2 * of_all.full_batches_per_s), 100_000)
+    carried_per_s = result.throughput_per_s / (1 - result.summary()["rejected"] / 100_000)
+    assert carried_per_s == pytest.approx(of_all.full_batches_per_s, rel=0.02)
+
+
 @pytest.mark.parametrize("sizes", [bs.Uniform(9, 9), bs.Uniform(1, 100), bs.Geometric(70, 300)], ids=repr)
 @pytest.mark.parametrize("largest", [1, 5, 64, 700])
 def test_the_expected_longest_of_full_batches_is_that_of_the_distribution(sizes, largest):
