@@ -33,10 +33,9 @@ class BatchView(StackedView):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
     KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes"
-    RANK = 2  # its place in `bs.plot`
+    RANK, WHOLE = 2, True
 
     def make(self) -> None:
-        self.ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         self.add_bars(self.ax, TRIGGERS)
         self.ax.set(xlabel="batch size (requests)" if self.large else "batch size", ylabel="batches (%)")
         self.mean = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)

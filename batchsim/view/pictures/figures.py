@@ -15,7 +15,7 @@ from matplotlib.ticker import LogFormatter
 
 from batchsim import _check, _format
 from batchsim.view.pictures.picture import Picture, is_light, styled
-from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart, below
+from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart, below, leave
 from batchsim.view.theme import COMPONENTS, LIGHT
 
 FONT, SMALL, LINE = 11, 9, 1.3  # points
@@ -31,10 +31,12 @@ def axes(ax: Axes | None) -> Iterator[tuple[Axes, Picture | Axes]]:
     if ax is not None:
         _check.instance("ax", ax, Axes, "matplotlib Axes")
         yield ax, ax
-        return
-    with styled(LIGHT, SMALL, LINE):
-        picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
-        yield picture.add_subplot(), picture
+    else:
+        with styled(LIGHT, SMALL, LINE):
+            picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
+            ax = picture.add_subplot()
+            yield ax, picture
+    leave(ax)
 
 
 def panels(count: int, **options: Any) -> Picture:
@@ -103,7 +105,7 @@ def scale(ax: Axes, numbers: Iterable[float]) -> None:
     if is_wide([float(number) for number in numbers if math.isfinite(number)]):
         ax.set_yscale("log")
         plain_log(ax.yaxis)
-    else:
+    elif ax.get_yscale() == "linear":
         ax.set_ylim(bottom=0)
 
 

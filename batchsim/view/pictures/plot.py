@@ -54,6 +54,8 @@ def run_picture(result: Result, theory: bool) -> Picture:
             line = _show_theory(views.values(), data)
             picture.supxlabel(line, x=0.01, ha="left", fontsize=FONT)
             words += f" {line[0].upper()}{line[1:]}."
+        for view in views.values():
+            view.leave()
     picture.words, picture.views = words, views
     return picture
 
@@ -157,6 +159,7 @@ def _draw(view_class: type[View], ax: Axes, data: ViewData, theory: bool) -> str
     view.show_intervals(data)
     if theory:
         _show_theory([view], data)
+    view.leave()
     return in_words([view], data)
 
 

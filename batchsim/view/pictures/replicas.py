@@ -31,13 +31,12 @@ class ReplicasView(View):
 
     KEY, NAME, SHORT = "replicas", "Load and batch size by replica", "Load by replica"
     RANK, NEEDS, LACKS = 5, "by_replica", "only for several replicas"
-    PANELS, BESIDE = (1.0, 1.0), True
+    PANELS, BESIDE, WHOLE = (1.0, 1.0), True, True
 
     def make(self) -> None:
         labels = "server time that computes (%)" if self.large else "busy (%)", "mean batch size"
         for ax, label in zip(self.axes, labels, strict=False):
             ax.set(ylabel=label, xlabel="replica")
-            ax.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
         bars: Style = {"baseline": 0, "fill": True, "color": self.look.blue, "linewidth": 0}
         self.bars = [ax.stairs([0], [0, 1], zorder=2, **bars) for ax in self.axes]
         self.others = [self.outlines(ax, 3) for ax in self.axes]

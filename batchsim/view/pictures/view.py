@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1))
+LEAST = 0.01  # of the largest number: where a logarithmic axis begins in place of 0
 # Texts some points from a place: in data, and in fractions of the axes.
 FROM_DATA: Style = {"textcoords": "offset points", "annotation_clip": False}
 FROM_AXES: Style = {"xycoords": "axes fraction"} | FROM_DATA
@@ -70,6 +71,7 @@ class View:
     BESIDE: ClassVar[bool] = False  # whether its axes stand side by side where there is room
     NEEDS: ClassVar[str] = ""  # what the data must have for it to draw; else it says `LACKS`
     LACKS: ClassVar[str] = "only for rules\nwith a fast engine"
+    WHOLE: ClassVar[bool] = False  # whether its horizontal axes count something
     RANK: ClassVar[int | None] = 9  # its place in `bs.plot`; None: it needs more than a result
     FRAMED: ClassVar[int] = 0  # the panel in which the request that the reader follows is framed
     legend_px: float | None = None  # the width for its legends, by default that of its axes
@@ -93,7 +95,7 @@ class View:
             if ax.get_yscale() == "linear":
                 ax.yaxis.set_major_locator(Ticks(5 if large else 4))
             if ax.get_xscale() == "linear":
-                ax.xaxis.set_major_locator(Ticks(6 if large else 4))
+                ax.xaxis.set_major_locator(Ticks(6 if large else 4, integer=self.WHOLE))
         self.now_style = self.style("now")
         self.heading = self.ax.set_title(self.NAME)
         self.legend_style: Style = {"fontsize": rcParams["legend.fontsize"], "labelcolor": self.look.ink}
@@ -170,6 +172,12 @@ class View:
         """Let axes shrink to the present data."""
         self.held.clear()
         self.show(data)
+
+    def leave(self) -> None:
+        """Leave the axes to their owner, who may change their scale."""
+        for ax in self.axes:
+            ax.relim(visible_only=True)  # as `set_data` does not
+            leave(ax)
 
     # What views draw with.
 
@@ -253,10 +261,10 @@ class View:
                 grow = (min, max) if first <= last else (max, min)
                 first, last = grow[0](ends[0], first), grow[1](ends[1], last)
             self.held[ax, name] = kind, (first, last)
-            log = getattr(ax, f"get_{name}scale")() == "log"
-            both: tuple[float | None, float] = (None if log and first <= 0 else first, last)
-            if self.changed((ax, name), both):
-                ax.set(**{f"{name}lim": both})
+            if min(first, last) <= 0 and getattr(ax, f"get_{name}scale")() == "log":
+                first, last = (max(end, LEAST * max(first, last)) for end in (first, last))
+            if self.changed((ax, name), (first, last)):
+                ax.set(**{f"{name}lim": (first, last)})
 
     def label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
         """Label an axis; an axis of durations up to `upper_ms` has a suitable unit."""
@@ -283,6 +291,13 @@ class View:
             ]
             widest = max(len(name) for name, _ in entries)
             self.rows[ax] = below(ax, handles, widest, self.legend_px, labelspacing=0.25, **options)
+
+
+def leave(ax: Axes) -> None:
+    """Leave axes to their owner: another scale, or what is drawn in addition, changes the present limits."""
+    ax.update_datalim(ax.viewLim.get_points())
+    ax.margins(0)
+    ax.set_autoscale_on(True)
 
 
 class Ticks(MaxNLocator):

@@ -16,6 +16,8 @@ from PIL import Image
 import batchsim as bs
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import as_line
+from batchsim.view.pictures.plot import views_of_result
+from batchsim.view.pictures.views import VIEWS
 
 SCENARIO = bs.Scenario(bs.Poisson(1500), bs.SizeOrWait(8, 4), bs.Affine(5, 0.25), servers=2)
 MORE = SCENARIO.replace(replicas=2, workload=bs.Poisson(1500).with_sizes(bs.Uniform(1, 9)))
@@ -102,8 +104,40 @@ def test_every_picture_of_studies_is_drawn_into_axes_of_the_caller(frame, found)
     for draw, ax in zip(draws, figure.subplots(1, 5), strict=True):
         assert draw(ax) is ax
         assert ax.has_data()
+        before = ax.get_ylim()
+        ax.plot(ax.get_xlim(), [before[1]] * 2)
+        assert ax.get_ylim() == before
+        ax.set_yscale("log")
+        figure.canvas.draw()
+        assert 0 < ax.get_ylim()[1] / 1e3 < ax.get_ylim()[0] < ax.get_ylim()[1]
         with pytest.raises(TypeError, match=r"ax must be matplotlib Axes, got 3"):
             draw(3)
+
+
+def assert_owned(ax):
+    """Axes keep their limits, until a logarithmic scale has those of what is drawn."""
+    before = ax.axis()
+    ax.figure.canvas.draw()
+    assert ax.axis() == before
+    ax.set(xscale="log", yscale="log")
+    ax.figure.canvas.draw()
+    most = ax.dataLim.max
+    for ends, were, high in zip((ax.get_xlim(), ax.get_ylim()), (before[:2], before[2:]), most, strict=True):
+        assert np.sign(np.diff(ends)) == np.sign(np.diff(were))
+        assert 0 < min(ends) < high <= max(ends)
+        assert max(ends) < 1e6 * min(ends)  # else what is drawn has no room
+
+
+@pytest.mark.parametrize("at_first", [False, True])
+@pytest.mark.parametrize("kind", VIEWS)
+def test_the_axes_of_any_view_may_be_logarithmic(token_cases, kind, at_first):
+    run = token_cases["short"].result if kind == "tokens" else bs.simulate(MORE, 500)
+    for view in views_of_result(run):
+        ax = Figure().subplots()
+        if at_first:
+            ax.set(xscale="log", yscale="log")
+        bs.plot(run, view, ax=ax)
+        assert_owned(ax)
 
 
 @pytest.mark.parametrize("view", ["latency", "breakdown", "batches", "timeline", "sizes", "replicas"])
