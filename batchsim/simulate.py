@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,23 +12,21 @@ import numpy as np
 from batchsim import _check
 from batchsim._workers import threads
 from batchsim.engines.draws import Streams
-from batchsim.engines.estimates import bytes_of, check_memory, room_for_steps, warn_if_large
+from batchsim.engines.estimates import bytes_of, check_size, room_for_steps
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.kinds import KINDS
 from batchsim.engines.log import CANCELLED, warmup_requests
-from batchsim.engines.replicas import are_apart, without_steps
-from batchsim.engines.stopwatch import Stopwatch
+from batchsim.engines.replicas import without_steps
+from batchsim.engines.stopwatch import Stopwatch, check_model, listed_inputs
 from batchsim.engines.token_log import TokenLog
 from batchsim.result import Result, Run
-from batchsim.result.run_length import Periods
 from batchsim.result.token_run import RUNS
-from batchsim.result.warmup import drop_warmup
+from batchsim.result.warmup import doubts, drop_warmup
 from batchsim.scenario import Scenario, Trace
 
 DEFAULT_REQUESTS = 100_000
 ENGINES = ("auto", "compiled", "simpy")
 KEEP = ("all", "requests", "summary")
-TIMINGS = ("service", "measured", "measured cold")
 
 
 def simulate(
@@ -93,10 +91,10 @@ def simulated(
     find_warmup = isinstance(warmup, str) and warmup == "auto"
     fraction = 0.0 if find_warmup else _check.real("warmup", warmup, at_least=0, below=1)
     if inputs is not None:
-        inputs = _listed(inputs)
+        inputs = listed_inputs(inputs)
         requests = len(inputs) if requests is None else requests
     count = check_requests(scenario, requests)
-    _check_model(scenario, model_fn, inputs, count, timing)
+    check_model(scenario, model_fn, inputs, count, timing)
     if keep == "summary" and find_warmup:
         raise ValueError("warmup='auto' needs columns, got keep='summary': give a fraction")
     check_replications(scenario, replications)
@@ -107,7 +105,7 @@ def simulated(
     room = math.inf  # for the steps of tokens, in bytes
     if kind.folds:
         room = room_for_steps(keep, requests, bytes_of(scenario, count * replications)) / replications
-    _check_size(scenario, count, engine, keep, replications, advice)
+    check_size(scenario, count, engine, keep, replications, advice)
 
     cancelled = CANCELLED.get() or threading.Event()
     stopwatch = None
@@ -134,7 +132,7 @@ def simulated(
     warning = ""
     if find_warmup:
         result, warning = drop_warmup(result)
-    warnings = (warning, *_doubts(result, count, keep == "all", find_warmup))
+    warnings = (warning, *doubts(result, count, keep == "all", find_warmup))
     return result, [each for each in warnings if each]
 
 
@@ -153,18 +151,6 @@ def _all(
             raise
 
 
-def _check_size(
-    scenario: Scenario, count: int, engine: str, keep: str, replications: int, advice: str
-) -> None:  # fmt: skip
-    """Refuse runs that do not fit into memory, and warn before those that take long."""
-    if keep != "summary" or (scenario.most_replicas > 1 and not are_apart(scenario)):
-        check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
-    if advice:  # of `simulate` itself: a study warns once of all its runs
-        at_once = 1 if engine == "simpy" else min(os.cpu_count() or 1, replications)
-        held = 0 if keep == "summary" else replications
-        warn_if_large(scenario, count, engine, replications / at_once, held)
-
-
 def _warn_of_steps(run: Run, room: float) -> None:
     if isinstance(log := run.columns, FoldedLog):
         # As many requests as have their steps in nine tenths of the room, and a twentieth fewer, in round
@@ -174,43 +160,6 @@ def _warn_of_steps(run: Run, room: float) -> None:
             f"result.steps has no rows, as {log.steps:,} of them need too much memory: "
             f"requests={int(float(f'{0.95 * fewer:.1e}'))} keeps them, keep='requests' does without"
         )
-
-
-def _doubts(result: Result, count: int, columns: bool, found_warmup: bool) -> tuple[str, str]:
-    """Return why the metrics may not be those of a steady state: parts of a day, and cold starts."""
-    dropped, scenario = warmup_requests(result.warmup, count), result.scenario
-    periods = Periods.of(scenario.workload, count - dropped, dropped)
-    partial = "" if periods is None else periods.warning(columns)
-    cold = ""
-    if len(result.runs) > 1 and scenario.service.compile_ms is not None and not dropped:
-        cold = f"the metrics include a cold start in each of {len(result.runs)} replications"
-        cold += "" if found_warmup else ": warmup='auto' estimates the steady state"
-    return partial, cold
-
-
-def _listed(inputs: Any) -> list[Any]:
-    if isinstance(inputs, Mapping) or not _check.listed(inputs):
-        raise TypeError(f"inputs must be a sequence of items, got {inputs!r}")
-    return list(inputs.to_numpy() if hasattr(inputs, "to_numpy") else inputs)
-
-
-def _check_model(scenario: Scenario, model_fn: Any, inputs: Any, count: int, timing: str) -> None:
-    """Refuse a model that cannot compute the batches of this scenario, or without its inputs."""
-    if (model_fn is None) != (inputs is None):
-        missing = "inputs" if inputs is None else "model_fn"
-        raise ValueError(f"model_fn and inputs must be given together, got no {missing}")
-    _check.one_of("timing", timing, TIMINGS)
-    if model_fn is None:
-        if timing != "service":
-            raise ValueError(f"timing={timing!r} needs a model_fn to measure, and its inputs, got none")
-        return
-    _check.instance("model_fn", model_fn, Callable, "callable")
-    if len(inputs) != count:
-        raise ValueError(f"inputs must be one item a request, {count:,}, got {len(inputs):,}")
-    if not KINDS[scenario.kind].takes_model:
-        raise ValueError(f"model_fn cannot be used with {scenario.kind}")
-    if scenario.most_replicas > 1:
-        raise ValueError(f"model_fn cannot be used with replicas, got {scenario.most_replicas}")
 
 
 def _engine_of(scenario: Scenario, engine: str, keep: str, with_model: bool) -> str:

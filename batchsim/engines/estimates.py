@@ -9,6 +9,7 @@ from pathlib import Path
 from batchsim import _check
 from batchsim.engines.folded_log import PIECE
 from batchsim.engines.kinds import KINDS
+from batchsim.engines.replicas import are_apart
 from batchsim.scenario import OpenLoop, Scenario
 from batchsim.scenario.lengths import points
 
@@ -51,6 +52,21 @@ def warn_if_large(
     less = f"with requests={fewer} it is less than half a minute, and half of the free memory"
     _check.warn(said := f"{requests:,} requests take {much}: {less}")
     return said
+
+
+def check_size(
+    scenario: Scenario, count: int, engine: str, keep: str, replications: int, advice: str
+) -> None:  # fmt: skip
+    """Refuse runs that do not fit into memory, and warn before those that take long.
+
+    `advice` is for who runs out of memory; without it nothing warns: a study does so once for all its runs.
+    """
+    if keep != "summary" or (scenario.most_replicas > 1 and not are_apart(scenario)):
+        check_memory(scenario, count * replications, engine, advice if scenario.most_replicas == 1 else "")
+    if advice:
+        at_once = 1 if engine == "simpy" else min(os.cpu_count() or 1, replications)
+        held = 0 if keep == "summary" else replications
+        warn_if_large(scenario, count, engine, replications / at_once, held)
 
 
 def check_memory(scenario: Scenario, requests: int, engine: str = "compiled", advice: str = "") -> None:

@@ -1,11 +1,11 @@
-"""Token generation: the plan of a run, with its random numbers, and its log."""
+"""Token generation: the plan of a run, with its random numbers, its log, and its sums."""
 
 import functools
 import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from batchsim.engines.draws import (
     path_draws,
 )
 from batchsim.engines.log import Log
+from batchsim.engines.totals import Count, Seconds, Sum, Totals
 from batchsim.scenario import Continuous, Scenario, StepTime, Tokens
 from batchsim.scenario.prefixes import PrefixBlocks
 from batchsim.scenario.rules.continuous import check_lengths
@@ -196,3 +197,28 @@ class TokenLog(Log):
 
 
 STEPS = [f.name for f in fields(TokenLog) if TokenLog.ROWS.get(f.name) == "steps"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TokenTotals(Totals):
+    """The sums of a run of token generation; its batches are steps under `Continuous`."""
+
+    computing_s: Annotated[Sum, float, 3]  # over the served: prefill, decode, preempted
+    ttft_s: Seconds  # over the served
+    tpot_s: Seconds  # over those of more than one token
+    longer: Count  # how many these are
+    output_tokens: Count  # of the requests that finish in the window
+    preempted: Count  # requests that were, once or more
+    itl_s: Seconds = 0.0  # gaps between tokens that end in the window
+    gaps: Count = 0  # how many these are
+
+
+@dataclass(frozen=True, eq=False)
+class TokenHistograms:
+    """Counts as of a `Histogram`, of each column that percentiles are taken of."""
+
+    latency_ms: np.ndarray
+    ttft_ms: np.ndarray
+    tpot_ms: np.ndarray
+    stall_ms: np.ndarray | None = None  # None in older files
+    itl_ms: np.ndarray | None = None

@@ -94,31 +94,6 @@ def grouped(column: np.ndarray, counts: Sequence[int]) -> np.ndarray:
     return np.concatenate(found)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TokenTotals(Totals):
-    """The sums of a run of token generation; its batches are steps under `Continuous`."""
-
-    computing_s: Annotated[Sum, float, 3]  # over the served: prefill, decode, preempted
-    ttft_s: Seconds  # over the served
-    tpot_s: Seconds  # over those of more than one token
-    longer: Count  # how many these are
-    output_tokens: Count  # of the requests that finish in the window
-    preempted: Count  # requests that were, once or more
-    itl_s: Seconds = 0.0  # gaps between tokens that end in the window
-    gaps: Count = 0  # how many these are
-
-
-@dataclass(frozen=True, eq=False)
-class TokenHistograms:
-    """Counts as of a `Histogram`, of each column that percentiles are taken of."""
-
-    latency_ms: np.ndarray
-    ttft_ms: np.ndarray
-    tpot_ms: np.ndarray
-    stall_ms: np.ndarray | None = None  # None in older files
-    itl_ms: np.ndarray | None = None
-
-
 # A bin ends with a duration of four digits, which is in it, and begins behind the one before. Every duration
 # is within 0.1 % of its bin's middle. A limit of up to four digits is the end of a bin, because many requests
 # may have exactly that latency: those that waited for `max_wait_ms`.

@@ -11,8 +11,8 @@ from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, DEVICE_WAIT, LATENCY, METRICS, Metrics
 from batchsim.result.run import Run
 from batchsim.result.run_length import RunLength, run_length
+from batchsim.result.sample import Sample
 from batchsim.result.sections import Sections
-from batchsim.result.standard_error import Sample
 from batchsim.result.value_columns import OrderStatistics
 from batchsim.scenario import Scenario
 

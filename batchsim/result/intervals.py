@@ -28,6 +28,7 @@ import numpy as np
 from batchsim._format import number
 from batchsim.result.metrics import METRICS, Kind, Metric, Metrics
 from batchsim.result.run_length import EVENTS, WAITS, rounded_up
+from batchsim.result.sample import Sample
 from batchsim.result.shares import (
     MANY_CLUMPS,
     Fractions,
@@ -42,7 +43,6 @@ from batchsim.result.standard_error import (
     ROUNDING,
     Interval,
     NoInterval,
-    Sample,
     Series,
     StandardError,
     standard_errors,

@@ -14,7 +14,8 @@ import numpy as np
 from batchsim import _check
 from batchsim._kept import kept
 from batchsim.engines.log import Status
-from batchsim.engines.totals import Histogram, TokenTotals, Totals, percentiles
+from batchsim.engines.token_log import TokenTotals
+from batchsim.engines.totals import Histogram, Totals, percentiles
 from batchsim.result.value_columns import OrderStatistics, pooled
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules import Trigger

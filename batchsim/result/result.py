@@ -22,7 +22,8 @@ from batchsim.result.metrics import LATENCY, Metrics, metric
 from batchsim.result.replicas import by_replica
 from batchsim.result.run import Batches, Run, state_of
 from batchsim.result.run_length import Periods
-from batchsim.result.standard_error import Interval, NoInterval, Sample, dropped_of, sample_of
+from batchsim.result.sample import Sample, dropped_of, sample_of
+from batchsim.result.standard_error import Interval, NoInterval
 from batchsim.result.token_run import NO_TOKENS, Steps, TokenRun, batches_of, frame_of, meeting
 from batchsim.scenario import Scenario
 from batchsim.scenario.rules import Trigger

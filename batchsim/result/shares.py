@@ -10,31 +10,27 @@ run's percentiles at its ends are the interval.
 import math
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from batchsim._kept import kept
 from batchsim.result.metrics import LATENCY, Metric, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
+from batchsim.result.sample import Sample
 from batchsim.result.standard_error import (
     ROUNDING,
     Interval,
     NoInterval,
-    Sample,
     Series,
+    StandardError,
     standard_errors,
 )
-
-if TYPE_CHECKING:
-    from batchsim.result.standard_error import StandardError
-
 
 FEW_CLUMPS = 20  # fewer do not show how large they are
 MANY_CLUMPS = 100  # more make a sum that is normal enough
 
 
-def effective(share: float, error: "StandardError", most: float, level: float) -> float:
+def effective(share: float, error: StandardError, most: float, level: float) -> float:
     """Return the number of independent requests that would know a share as well, `most` at most.
 
     The share of n independent ones has the variance p (1 - p) / n. Their number comes from the spread of a
@@ -124,7 +120,7 @@ class Fractions:
         self.series = _within(sample, column, limits_ms, of_all)._replace(widening=widening)
 
     @kept
-    def errors(self) -> list["StandardError | NoInterval"]:
+    def errors(self) -> list[StandardError | NoInterval]:
         """The standard error of each fraction; whoever has several of these finds all errors at once."""
         return standard_errors([self.series], self.sample.counts)[0]
 

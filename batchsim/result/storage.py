@@ -25,8 +25,16 @@ from batchsim._format import in_one_line
 from batchsim._version import __version__
 from batchsim.engines.folded_log import BEFORE, SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
-from batchsim.engines.token_log import LATE, NO_TRIGGER, PREEMPTIONS, STEPS, TokenLog
-from batchsim.engines.totals import BINS, Histogram, TokenHistograms, TokenTotals, Totals, binned
+from batchsim.engines.token_log import (
+    LATE,
+    NO_TRIGGER,
+    PREEMPTIONS,
+    STEPS,
+    TokenHistograms,
+    TokenLog,
+    TokenTotals,
+)
+from batchsim.engines.totals import BINS, Histogram, Totals, binned
 from batchsim.result.run import Run, clock_of
 from batchsim.result.token_run import RUNS
 from batchsim.scenario import Continuous, Scenario

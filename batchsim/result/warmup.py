@@ -1,4 +1,4 @@
-"""How much of a run to leave out, until it no longer remembers how it started."""
+"""How much of a run to leave out, until it no longer remembers how it started, and what then is unsteady."""
 
 import math
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim._format import number
+from batchsim.engines.log import warmup_requests
 from batchsim.result.metrics import metric
 from batchsim.result.result import Result
 from batchsim.result.run_length import Periods, rounded_up, run_length
@@ -79,3 +80,15 @@ def drop_warmup(result: Result) -> tuple[Result, str]:
         a_period = periods.day.requests_a_period
         drop = round(min(round(drop / a_period), periods.whole - 1) * a_period) if periods.whole else 0
     return result.with_warmup(drop / requests), "" if periods is not None else warmup.warning
+
+
+def doubts(result: Result, count: int, columns: bool, found_warmup: bool) -> tuple[str, str]:
+    """Return why the metrics may not be those of a steady state: parts of a day, and cold starts."""
+    dropped, scenario = warmup_requests(result.warmup, count), result.scenario
+    periods = Periods.of(scenario.workload, count - dropped, dropped)
+    partial = "" if periods is None else periods.warning(columns)
+    cold = ""
+    if len(result.runs) > 1 and scenario.service.compile_ms is not None and not dropped:
+        cold = f"the metrics include a cold start in each of {len(result.runs)} replications"
+        cold += "" if found_warmup else ": warmup='auto' estimates the steady state"
+    return partial, cold

@@ -18,8 +18,8 @@ from batchsim.result import Result
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import BEYOND, FEW, Periods, run_length
+from batchsim.result.sample import Sample
 from batchsim.result.shares import percentile_metric, percentile_of_all, share_of_all
-from batchsim.result.standard_error import Sample
 from batchsim.result.value_columns import limits_of, part_of_limits
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.study.kinds import kind_of

@@ -14,8 +14,8 @@ from batchsim._clock import between_ms
 from batchsim._kept import kept
 from batchsim.engines.draws import Streams, length_seeds
 from batchsim.engines.log import Status, warmup_requests
-from batchsim.engines.token_log import TokenPlan
-from batchsim.engines.totals import TokenTotals, percentiles
+from batchsim.engines.token_log import TokenPlan, TokenTotals
+from batchsim.engines.totals import percentiles
 from batchsim.result.metrics import LATENCY, TPOT, TTFT, values
 from batchsim.result.sections import section_edges, sums
 from batchsim.result.token_run import tpot_ms

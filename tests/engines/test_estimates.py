@@ -1,6 +1,5 @@
 """What a run costs is said before it starts."""
 
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ from batchsim.engines import estimates
 from batchsim.measured.load_stages import Stage
 from batchsim.measured.load_tests import LoadTest
 from batchsim.study.surface import load_curve, surface
-
-SIMULATE = importlib.import_module("batchsim.simulate")  # `bs.simulate` is its function
 
 CHAT = bs.Scenario(bs.Poisson(9), bs.Continuous(), bs.StepTime(1, 8, 0.1), tokens=bs.Tokens(100, 900))
 LONG = {"latency_ms": {"mean": 9e3}, "ttft_ms": {"mean": 9.0}, "prompt_tokens": 100, "output_tokens": 900}
@@ -71,7 +68,7 @@ def test_a_summary_beyond_the_clock_is_refused(workload, rule):  # it wrote outs
 
 def test_an_autoscaler_that_looks_too_often_is_refused_before_the_run(monkeypatch):
     monkeypatch.setattr("batchsim.engines.autoscaling.Scaler.evaluate", lambda *_: pytest.fail("it ran"))
-    monkeypatch.setattr(SIMULATE, "warn_if_large", lambda *_: None)
+    monkeypatch.setattr(estimates, "warn_if_large", lambda *_: None)
     for engine in ("simpy", "compiled"):
         with pytest.raises(ValueError, match="at most 1,000,000 evaluations"):
             bs.simulate(SCALED, 200, engine=engine)

@@ -36,8 +36,7 @@ from batchsim.engines.compiled.token_totals import Answers, TokenTotal
 from batchsim.engines.draws import Streams, check_durations
 from batchsim.engines.log import Status, check_cancelled
 from batchsim.engines.replicas import are_apart
-from batchsim.engines.token_log import TokenPlan, draw_tokens
-from batchsim.engines.totals import TokenHistograms, TokenTotals
+from batchsim.engines.token_log import TokenHistograms, TokenPlan, TokenTotals, draw_tokens
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.rules.continuous import Chunks, check_lengths
 

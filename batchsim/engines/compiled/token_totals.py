@@ -17,7 +17,8 @@ from batchsim.engines.compiled.sums import SERVED, bin_of, part_of
 from batchsim.engines.compiled.threshold import to_ticks
 from batchsim.engines.compiled.token_columns import GAPS, SERVER, Steps, TokenRequests
 from batchsim.engines.gaps import Gaps
-from batchsim.engines.totals import BINS, TokenTotals, binned
+from batchsim.engines.token_log import TokenTotals
+from batchsim.engines.totals import BINS, binned
 from batchsim.scenario.rules.rule import Trigger
 
 between = inlined(_between)
