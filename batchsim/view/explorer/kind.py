@@ -81,9 +81,18 @@ class Kind(abc.ABC):
         for path, part in self.parts.items():
             if control in part.controls and self._stays(path, values):
                 return False
-        users = [(chooser, name) for chooser, options in self.options.items()
-                 for name, option in options.items() if control in option.controls]  # fmt: skip
+        users = self._users[control]
         return not users or any(values[chooser] == name for chooser, name in users)
+
+    @kept
+    def _users(self) -> dict[str, list[tuple[str, str]]]:
+        """The options that have each control, after the list that they are chosen from."""
+        options = [(chooser, name, option) for chooser, options in self.options.items()
+                   for name, option in options.items()]  # fmt: skip
+        return {
+            control: [(chooser, name) for chooser, name, option in options if control in option.controls]
+            for control in self.controls
+        }
 
     def _stays(self, path: str, values: Mapping[str, Any]) -> bool:
         """Return whether no control moves a part, as it is given."""

@@ -65,8 +65,16 @@ class State(_Values):
     """
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some values changed."""
-        return dataclasses.replace(self, **changes)
+        """Return a copy with some values changed, which alone are checked again."""
+        if unknown := changes.keys() - vars(self).keys():
+            raise TypeError(f"a control must be one of the explorer's, got {min(unknown)!r}")
+        checked = {
+            name: CONTROLS[name].check(name, value) if name in CONTROLS else value
+            for name, value in changes.items()
+        }
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__ | checked)
+        return new
 
     def differences(self, other: "State") -> dict[str, Any]:
         """Return the values that differ from another state's."""
