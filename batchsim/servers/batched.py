@@ -38,5 +38,8 @@ SERVER = Server(
     "batched", "0.1.5", batched, None, ("small_batch_threshold", "pad_tokens", "padding_side"),
     title="batched",
     words=Words("batch_size", "timeout_ms"),
-    formats=(FORM.format("a function for batched", "model.py", r"\bbatched\.|\bdynamically\b"),),
+    formats=(FORM.format(
+        "a function for batched", "model.py",
+        r"\b(import|from) batched\b|\bbatched\.(aio|dynamically)\b|\bdynamically\(",
+    ),),
 )  # fmt: skip

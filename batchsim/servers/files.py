@@ -23,7 +23,10 @@ from batchsim.servers.server import Format, Server, ServerConfig, describe_limit
 
 _BESIDE = re.compile(r"^[ \t]*#[ \t]*batchsim:[ \t]*(\w+)[ \t]*=[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE)
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
-_BETWEEN = re.compile(r"""["']?(?:,|\n[ \t]*-)[ \t]+["']?""")  # items of a list, as [vllm, serve]
+# Between the items of a list, as [vllm, serve], or of two.
+_BETWEEN = re.compile(
+    r"""["']?(?:,|\]?\n[ \t]*(?:command|args)[ \t]*:[ \t]*(?:\[|\n[ \t]*-)|\n[ \t]*-)[ \t]*["']?"""
+)
 MOST_WORDS = 30_000  # and signs, in a config
 _WORD = re.compile(r"\w+|[^\w\s]")
 

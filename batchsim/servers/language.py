@@ -24,10 +24,13 @@ CAVEATS = {
     }.items() for name in names.split()
 }  # fmt: skip
 # Keys of the one server's YAML file that the other's has not.
-OPTIONS = "kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num_tokens|print_iter_log"
+OPTIONS = (
+    "pytorch_backend_config|kv_cache_config|cuda_graph_config|moe_config|scheduler_config|max_num_tokens"
+    "|print_iter_log"
+)
 # A program of vLLM's engine, which no format reads, and what a refusal of it received.
 ENGINE = (
-    r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
+    r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|tensorrtllm_backend|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
     r"|\A(?>(?s:.*?)(?m:^)(import|from) )(?s:.*?)['\"](text-generation-launcher|vllm\W+serve)\b"
 )
 IN_ENGINE = "an engine in a program, which batches inside: read it as a command, vllm serve MODEL --..."

@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules import LARGEST_BATCH, PrefetchedBatches
-from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.formats.command_lines import CommandLine, starts
 from batchsim.servers.formats.document import Document
 from batchsim.servers.server import Server, ServerConfig, Words
 
@@ -70,7 +70,7 @@ def _complete(document: Document, words: str, text: str) -> None:
 
 
 LINE = CommandLine(
-    "tei", "text-embeddings-router", r"\btext-embeddings-(router\b|inference(?![/.])\S*)",
+    "tei", "text-embeddings-router", starts("text-embeddings-router", "text-embeddings-inference"),
     "model_id", short={"-p": "--port"}, dashes=False, prefixes=False, flags_as_variables=True,
     complete=_complete,
 )  # fmt: skip

@@ -148,9 +148,13 @@ LINE = CommandLine(
         "--kv-cache-free-gpu-memory-fraction": "--free-gpu-memory-fraction", "--hf-revision": "--revision",
     },
 )  # fmt: skip
+OLD = "pytorch_backend_config"  # before 1.0
 # The fields of the options file (llmapi/llm_args.py, 1.2), which overwrite the flags.
 KEYS = Keys(
-    YAML, table("keys.csv", "tensorrt_llm"), {"cuda_graph_config.max_batch_size": "cuda_graph_max_batch_size"}
+    YAML,
+    table("keys.csv", "tensorrt_llm"),
+    {"cuda_graph_config.max_batch_size": "cuda_graph_max_batch_size"}
+    | {f"{OLD}.cuda_graph_padding_enabled": "enable_padding", f"{OLD}.cuda_graph_batch_sizes": "batch_sizes"},
 )
 
 
@@ -165,13 +169,11 @@ def _read_options(document: Document, text: str, which: str | None) -> None:
 
 
 # The fields of an engine's config.json (builder.py, 1.0; with builder_config before 0.8).
-ENGINE = Keys(JSON, {
-    "": ("version", "pretrained_config", "build_config", "builder_config", "plugin_config"),
-    **dict.fromkeys((
-        "build_config", "build_config.plugin_config", "builder_config", "plugin_config", "pretrained_config",
-        "pretrained_config.mapping",
-    )),
-}, {"pretrained_config.mapping.tp_size": "tensor_parallel_size"})  # fmt: skip
+PARTS = "build_config build_config.plugin_config builder_config plugin_config pretrained_config"
+ENGINE = Keys(
+    JSON, dict.fromkeys(["", *PARTS.split(), "pretrained_config.mapping"]),
+    {"pretrained_config.mapping.tp_size": "tensor_parallel_size"},
+)  # fmt: skip
 
 
 def _read_engine(document: Document, text: str, which: str | None) -> None:
@@ -179,8 +181,9 @@ def _read_engine(document: Document, text: str, which: str | None) -> None:
     json_of(text, "an engine's config")
     ENGINE.read(document, parse_json(text))
     document.settings = {name: value for name, value in document.settings.items() if value is not None}
-    document.note("of an engine, these are the limits: its server's policies are the defaults here")
-    document.note("another limit needs another engine, built by trtllm-build")
+    document.note(
+        "an engine has only limits, and others need another build: its server's policies are defaults"
+    )
 
 
 SERVER = Server(

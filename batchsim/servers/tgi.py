@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.rules.continuous import MOST, Continuous, WaitingServedRatio
-from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.formats.command_lines import CommandLine, starts
 from batchsim.servers.formats.document import Document
 from batchsim.servers.language import CAVEATS, blocks_beside, maybe_whole, without_defaults
 from batchsim.servers.server import Server, ServerConfig, Words
@@ -94,7 +94,7 @@ def _complete(document: Document, words: str, text: str) -> None:
 
 
 LINE = CommandLine(
-    "tgi", "text-generation-launcher", r"\btext-generation-(launcher\b|inference(?![/.])\S*)",
+    "tgi", "text-generation-launcher", starts("text-generation-launcher", "text-generation-inference"),
     "model_id", short={"-p": "--port", "-e": "--env"}, dashes=False, prefixes=False,
     variables={"PREFILL_CHUNKING": "prefill_chunking", "ATTENTION": "attention"},
     switches=frozenset({"prefill_chunking"}), flags_as_variables=True, complete=_complete,

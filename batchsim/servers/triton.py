@@ -263,10 +263,11 @@ def _read(document: Document, text: str, which: str | None) -> None:
         document.settings[SIZE] = COMPLETED_SIZE
         document.note(f"{SIZE} is left out: {COMPLETED_SIZE} with this backend")
     size = document.settings.setdefault(SIZE, 0)
-    if size > 1 and BATCHING not in root.items and not completed:
+    if size and BATCHING not in root.items and not completed:
         document.settings[SIZE] = 1
-        document.unused[SIZE] = size
-        document.note("without dynamic_batching, each request is computed alone")
+        if size > 1:
+            document.unused[SIZE] = size
+            document.note("without dynamic_batching, each request is computed alone")
         document.sections.insert(0, _unbatched(root))
         del document.nodes[SIZE]
     elif SIZE in root.items and BATCHING not in root.items and completed:

@@ -12,7 +12,7 @@ from batchsim import _check
 from batchsim._files import json_of
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers import language
-from batchsim.servers.formats.command_lines import CommandLine
+from batchsim.servers.formats.command_lines import CommandLine, starts
 from batchsim.servers.formats.document import Document, Node, Section, refused
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
 from batchsim.servers.server import Format, Server, ServerConfig, Words
@@ -189,8 +189,9 @@ POOLING += [f"--convert={each}" for each in ("embed", "classify", "reward")]
 POOLING += [f"--task={each}" for each in ("embed", "embedding", "classify", "score", "reward")]
 LINE = CommandLine(
     "vllm", "vllm serve",
-    r"(?:^|[\s/])vllm serve(?=\s|$)|\bvllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve)\b"
-    r"|[\w.-]/vllm-openai\S*|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
+    starts("vllm serve", "vllm-openai")
+    + r"|\bvllm\.entrypoints\.(?:(?:openai\.)?api_server|cli\.main serve)\b"
+    r"|^(?:huggingface|vLLM)(?=\s|$)",  # a format of models in KServe
     "model", positional=True,
     short={
         "-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size",
@@ -262,12 +263,12 @@ SERVER = Server(
     formats=(
         LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
-            r"\bvllm serve\b|\bvllm\.entrypoints\.|[\w.-]/vllm-openai"
+            r"\bvllm serve\b|\bvllm\.entrypoints\.|[\w.}-]/vllm-openai"
             r"|\A(?![\s\S]*\bbatcher\b)[\s\S]*\bmodelFormat\s*:[\s{]*name\s*:[\s'\"]*(huggingface|vLLM)\b",
         ),
         Format(
             "a YAML of vLLM", "vllm.yaml", (".yaml", ".yml"),
-            rf"\A(?![\s\S]*^({language.OPTIONS})\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",
+            rf"\A(?![\s\S]*^[ \t-]*({language.OPTIONS}|image|kind)\s*:)[\s\S]*^(no[-_])?({_KEYS})\s*:",
             _read_yaml, "",
         ),
     ),

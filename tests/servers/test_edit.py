@@ -292,3 +292,9 @@ def test_edits_of_what_public_files_show_change_lines_of_the_command_alone(share
             ["-", "+", "-", "+"],
         )
     assert seen >= 12
+
+
+def test_a_triton_file_whose_size_is_1_gets_a_batcher_for_more():
+    text = 'name: "elm"\nmax_batch_size: 1\nbackend: "python"\n'
+    added = text.replace("1", "4") + "dynamic_batching { }\n"
+    assert servers.edited(text, bs.SizeOrWait(4, 0)).text == added

@@ -27,6 +27,7 @@ _RUN = re.compile(r"(^|_)(run|command|cmd|script|shell|entrypoint)$")  # a key w
 _KEYS = {"command", "args", "env", "environment", "arguments", "envVars"}
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>\w+)\1")
 _DOCKERFILE = re.compile(r"(?i)(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]")
+_MAKEFILE = re.compile(r"^[\w.-]+[ \t]*:[^=\n]*\n\t", re.MULTILINE)
 _UNIT = re.compile(r"^(ExecStart[ \t]*=|\[Container\])", re.MULTILINE)
 _CONTINUED = re.compile(r"\\{1,2}[ \t]*\r?\n(?:[ \t]*[#;][^\n]*\n)*")
 _INSTRUCTION = re.compile(
@@ -44,6 +45,8 @@ def commands_of(text: str) -> list[Command]:
         return _of_dockerfile(_without_heredocs(text))
     if _UNIT.search(text) and not _HEREDOC.search(text):
         return _of_unit(text)
+    if _MAKEFILE.search(text):
+        raise ValueError("the text must be a script or a manifest, got a Makefile: read a recipe's command")
     if shell.YAML.match(text):
         return _of_manifest(text)
     script = shell.Script({})
@@ -123,7 +126,7 @@ def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node 
     if isinstance(node.value, dict):
         own = (node.find(path) for path in ("replicas", "minReplicas", "deploy.replicas", "scale"))
         replicas = next((each for each in own if each is not None), replicas)
-        if _image(node) is not None or ("build" in node.items and _KEYS & {*node.items}):
+        if _is_container(node):
             yield node, replicas
     for name, inner in node.items.items():
         worker = name == "workerTemplate" and "leaderTemplate" in node.items
@@ -132,10 +135,14 @@ def _containers(node: Node, replicas: Node | None) -> Iterator[tuple[Node, Node 
 
 def _scripts(node: Node) -> Iterator[Node]:
     """Yield the texts that a program runs as commands, such as Ray's entrypoints, outside of containers."""
-    for name, inner in node.items.items() if _image(node) is None else ():
+    for name, inner in () if _is_container(node) else node.items.items():
         if _RUN.search(name) and isinstance(inner.value, str):
             yield inner
         yield from _scripts(inner)
+
+
+def _is_container(node: Node) -> bool:
+    return _image(node) is not None or ("build" in node.items and bool(_KEYS & {*node.items}))
 
 
 def _image(container: Node) -> Node | None:

@@ -67,7 +67,6 @@ class Call:
     node: ast.expr
     label: str  # the decorated function, or the worker or class of the call
     within: ast.ClassDef | None
-    constants: Constants  # where it stands
     bases: tuple[str, ...] = ()  # of the called class, if the text defines it
 
     @property
@@ -97,6 +96,7 @@ class Program:
             for node in ast.walk(tree)
             if isinstance(node, ast.ClassDef)
         }
+        self._known: dict[ast.Name, tuple[Any, int] | None] = {}  # with the number of the value's parts
         calls = self._calls(tree, None, self._constants(tree, ChainMap()))
         self.calls = sorted(calls, key=lambda call: call.place)
 
@@ -104,33 +104,30 @@ class Program:
         """Return the constants inside a module, a class or a function."""
         inner = [*_within(node)]
         names = Counter(name for each in inner for name in _bound(each))
-        if isinstance(node, ast.Module):  # which functions may change
-            changes = (each for each in ast.walk(node) if isinstance(each, (ast.Global, ast.Attribute)))
-            names.update(name for each in changes for name in _bound(each))
+        for each in ast.walk(node) if isinstance(node, ast.Module) else ():  # which functions may change
+            names.update(each.names if isinstance(each, ast.Global) else ())
+        names.update([_OF_CLASS] if isinstance(node, ast.ClassDef) else ())
         outer = outer.parents if _OF_CLASS in outer.maps[0] else outer
-        found = outer.new_child(
-            dict.fromkeys([*names, _OF_CLASS][: len(names) + isinstance(node, ast.ClassDef)])
-        )
+        found = outer.new_child(dict.fromkeys(names))
         for each in inner:
             match each:
                 case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                     if each.value is not None and names[name] == 1:
-                        found[name] = self._value(each.value, found)
-                case ast.ClassDef(name=name):
-                    for own, value in self._constants(each, found).maps[0].items():
-                        found.setdefault(f"{name}.{own}", value)
+                        used = (part for part in ast.walk(each.value) if isinstance(part, ast.Name))
+                        self._known |= {part: found.get(part.id) for part in used}
+                        found[name] = self._value(each.value)
         return found
 
     def _calls(self, node: ast.AST, within: ast.ClassDef | None, constants: Constants) -> Iterator[Call]:
+        if isinstance(node, ast.Name):
+            self._known[node] = constants.get(node.id)
         decorators = getattr(node, "decorator_list", [])
         for decorator in decorators:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = node.name  # type: ignore[attr-defined]
-            yield Call(_dotted(called), decorator, name, within, constants)
+            yield Call(_dotted(called), decorator, node.name, within)  # type: ignore[attr-defined]
         if isinstance(node, ast.Call):
             callee = _dotted(node.func)
-            label, bases = self._label(node, callee), self.bases.get(callee, ())
-            yield Call(callee, node, label, within, constants, bases)
+            yield Call(callee, node, self._label(node, callee), within, self.bases.get(callee, ()))
         inner = node if isinstance(node, ast.ClassDef) else within
         own = self._constants(node, constants) if isinstance(node, _SCOPES) else constants
         for child in ast.iter_child_nodes(node):
@@ -149,17 +146,17 @@ class Program:
             return node.args[0].id
         return callee.rpartition(".")[2]
 
-    def value(self, node: ast.expr, constants: Constants) -> Any:
+    def value(self, node: ast.expr) -> Any:
         """Return the value of an expression of literals and constants, else its `Source`."""
-        return self._value(node, constants)[0]
+        return self._value(node)[0]
 
-    def _value(self, node: ast.expr, constants: Constants) -> tuple[Any, int]:
+    def _value(self, node: ast.expr) -> tuple[Any, int]:
         try:
-            return self._evaluated(node, constants, 0)
-        except _NotLiteral:
+            return self._evaluated(node, 0)
+        except (_NotLiteral, ArithmeticError, TypeError, ValueError):
             return Source(ast.unparse(node)), 1
 
-    def _evaluated(self, node: ast.expr, constants: Constants, depth: int) -> tuple[Any, int]:
+    def _evaluated(self, node: ast.expr, depth: int) -> tuple[Any, int]:
         """Return the value of an expression, and the number of its parts; `_NotLiteral` for any other.
 
         A constant may be used many times, so a short text could make an endless list, or an endless number.
@@ -171,27 +168,24 @@ class Program:
         match node:
             case ast.Constant():
                 value = node.value
-            case ast.Name() | ast.Attribute() if known := constants.get(_dotted(node)):
+            case ast.Name() if known := self._known.get(node):
                 value, parts = known
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = -_number(self._evaluated(operand, constants, depth + 1)[0])
+                value = -_number(self._evaluated(operand, depth + 1)[0])
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
-                pair = (_number(self._evaluated(each, constants, depth + 1)[0]) for each in (left, right))
-                try:
-                    value = _number(_SUMS[type(op)](*pair))
-                except (ArithmeticError, ValueError):
-                    raise _NotLiteral from None
+                pair = (_number(self._evaluated(each, depth + 1)[0]) for each in (left, right))
+                value = _number(_SUMS[type(op)](*pair))
             case ast.Attribute(attr="inf", value=ast.Name()):
                 value = math.inf
             case ast.Call(func=ast.Name(id="int" | "float" as kind), args=[given], keywords=[]):
-                value = _as_number(kind, self._evaluated(given, constants, depth + 1)[0])
+                value = _number((int if kind == "int" else float)(self._evaluated(given, depth + 1)[0]))
             case ast.Call(func=function, args=[_, given]) if _dotted(function) in _ENVIRONMENT:
-                value, parts = self._evaluated(given, constants, depth + 1)  # unless the variable is set
+                value, parts = self._evaluated(given, depth + 1)  # unless the variable is set
             case ast.List(elts=items) | ast.Tuple(elts=items):
-                value, parts = self._all(items, constants, depth)
+                value, parts = self._all(items, depth)
             case ast.Dict(keys=keys, values=items) if None not in keys:
-                names, before = self._all([key for key in keys if key is not None], constants, depth)
-                values, parts = self._all(items, constants, depth)
+                names, before = self._all([key for key in keys if key is not None], depth)
+                values, parts = self._all(items, depth)
                 if not all(isinstance(name, (str, int, float)) for name in names):
                     raise _NotLiteral
                 value, parts = dict(zip(names, values, strict=True)), before + parts
@@ -201,8 +195,8 @@ class Program:
             raise _NotLiteral
         return value, parts
 
-    def _all(self, items: list[ast.expr], constants: Constants, depth: int) -> tuple[list[Any], int]:
-        found = [self._evaluated(item, constants, depth + 1) for item in items]
+    def _all(self, items: list[ast.expr], depth: int) -> tuple[list[Any], int]:
+        found = [self._evaluated(item, depth + 1) for item in items]
         return [value for value, _ in found], 1 + sum(parts for _, parts in found)
 
     def span(self, node: ast.expr | ast.keyword) -> Span:
@@ -247,8 +241,7 @@ class Program:
             given.append((callee.params[number], argument, self.span(argument)[0]))
         given += [(keyword.arg, keyword.value, self.span(keyword)[0]) for keyword in call.node.keywords]
         for name, argument, at in given:
-            code = name in callee.code
-            value = ast.unparse(argument) if code else self.value(argument, call.constants)
+            value = ast.unparse(argument) if name in callee.code else self.value(argument)
             node = Node(value, at, self.span(argument))
             if name is not None:
                 callee.put(document, name, node, section)
@@ -286,16 +279,6 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _as_number(kind: str, value: Any) -> Any:
-    try:
-        found = _number((int if kind == "int" else float)(value))
-    except (TypeError, ValueError, OverflowError):
-        raise _NotLiteral from None
-    if found != found:
-        raise _NotLiteral
-    return found
-
-
 def _within(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a node, without those of functions and classes in it, as they stand."""
     rest = [*ast.iter_child_nodes(node)][::-1]
@@ -306,17 +289,17 @@ def _within(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _bound(node: ast.AST) -> list[str]:
-    """Return the names that a node sets; a dotted one of an attribute."""
+    """Return the names that a node sets: a variable, an argument, an import, a function, an exception."""
     match node:
-        case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
-            return [_dotted(node)]
+        case ast.Name(id=name) if not isinstance(node.ctx, ast.Load):
+            return [name]
         case ast.Global(names=names) | ast.Nonlocal(names=names):
             return names
-        case ast.alias(name=name, asname=other):
-            return [(other or name).partition(".")[0]]
-        case ast.arg(arg=str(name)):
+        case ast.alias(name=name):
+            return [(node.asname or name).partition(".")[0]]
+        case ast.arg(arg=name):
             return [name]
-    other = getattr(node, "name", None)  # of a function, a class, an exception or a pattern
+    other = getattr(node, "name", None)
     return [other] if isinstance(other, str) else []
 
 

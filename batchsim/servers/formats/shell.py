@@ -17,7 +17,7 @@ _SHELLS = re.compile(r"\b(cat|tee|(ba)?sh|ssh|docker)\b")  # whose heredocs may 
 _QUOTED = re.compile(r"\\(.)|'([^']*+)'|\"((?:[^\"\\]++|\\.)*+)\"", re.DOTALL)
 YAML = re.compile(  # the first key of such a text, or the first section of a unit of systemd
     r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*(?:[ \t]*- )?[ \t]*"
-    r"(?:(?:[\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)|\[(?:Unit|Service|Container)\])"
+    r"(?:(?:[$\w./-]+|'[^'\n]*'|\"[^\"\n]*\")[ \t]*:(?:\s|$)|\[(?:Unit|Service|Container)\])"
 )
 # $NAME, $@, ${NAME}, ${NAME[@]}, ${NAME:-default}, and $(NAME) of Kubernetes.
 _EXPANSION = re.compile(
@@ -324,13 +324,21 @@ def inside(command: Command, known: Known) -> list[Command]:
     options = (n for n, text in enumerate(texts) if n > run and re.fullmatch(r"-\w*c\w*", text))
     at_ = next(options, len(texts))
     at_ += texts[at_ + 1 : at_ + 2] == ["--"]
-    if texts[run : run + 1] == ["eval"] or {*texts[:1]} & {"ssh", "tmux", "screen"}:
+    if (joined := texts[run : run + 1] == ["eval"]) or {*texts[:1]} & {"ssh", "tmux", "screen"}:
         at_ = len(texts) - 2 if " " in texts[-1] else len(texts)
+    if joined and " " in "".join(texts) and command.words[-1 if run + 1 == len(texts) else run + 1].use:
+        at_ = run
     if at_ + 1 >= len(texts):
         return [command]
     last = command.words[at_ + 1]
-    if last.use and len(same := [word for word in command.words if word.use == last.use]) > 1:
-        return [replace(command, words=same, item="")]
+    same = [word for word in command.words if last.use and word.use == last.use]
+    same = command.words[run + 1 :] if last.use and joined else same
+    if len(same) > 1:
+        found = replace(command, words=[], item="")
+        for word in same:  # the text of a variable, and what a condition or an edit may add to it
+            inner = commands(word.raw[1:-1], word.at + 1, known) if word.raw[:1] == '"' else []
+            found.words += [replace(each, use=word.use) for one in inner for each in one.words] or [word]
+        return [found]
     quoted = last.raw[:1] in ("'", '"')
     raw, at = (last.raw[1:-1], last.at + 1) if quoted else (last.raw, last.at)
     return [
