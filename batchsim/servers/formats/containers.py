@@ -319,6 +319,6 @@ def _word(text: str, node: Node) -> Word:
         below = raw.partition("\n")[2]
         raw, at = below, at + len(raw) - len(below)
     if text[node.span[0] : node.span[0] + 1] != "|":  # its lines are one, with or without a backslash
-        raw = re.sub(r"\\?\n", lambda end: " " * len(end[0]), raw)
+        raw = re.sub(r"(?<=\n)[ \t]*#[^\n]*|\\?\n", lambda part: " " * len(part[0]), raw)
     plain = raw if "{{" in raw and "{{" not in plain else plain  # as blanked in `_of_manifest`
     return Word(Source(plain) if re.search(r"\$[({]|\{\{", plain) else plain, raw, at)
