@@ -263,7 +263,7 @@ SERVER = Server(
     formats=(
         LINE.format(
             "a command line of vLLM", "vllm-serve.sh",
-            r"\bvllm serve\b|\bvllm\.entrypoints\.|[\w.}-]/vllm-openai"
+            r"(?i:vllm)\w*[\"'}]* serve\b|\bvllm\.entrypoints\.|[\w.}-]/vllm-openai"
             r"|\A(?![\s\S]*\bbatcher\b)[\s\S]*\bmodelFormat\s*:[\s{]*name\s*:[\s'\"]*(huggingface|vLLM)\b",
         ),
         Format(

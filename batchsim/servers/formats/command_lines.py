@@ -22,7 +22,7 @@ FLAGS = "flags.csv"
 
 # Words in front of a command that is not run.
 ABOUT = re.compile(
-    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|cd|cp|mv|sed|git|cargo|ls|cat|chmod|ldd|source|test"
+    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|command|type|cd|cp|mv|sed|git|cargo|ls|cat|chmod|ldd|source|test"
     r"|docker (pull|push|rmi?|stop|logs|build|tag|image|manifest))\b|.* --(help|version)( |$)"
 )
 
@@ -30,7 +30,7 @@ ABOUT = re.compile(
 def starts(program: str, image: str) -> str:
     """Return a pattern of words that start a program, in a folder, or an image with registry and tag."""
     name = rf"(?:[^\s/=:]+(?::\d+)?/)*[\w.-]*{image}(?:-[\w.-]+)?(?:[:@]\S*)?"
-    return rf"(?:(?<!\S)(?:\S*/)?{program}|(?<![^\s=])(?:\$\{{\w+:?-)?{name}\}}?)(?=\s|$)"
+    return rf"(?:(?<!\S)(?:\S*/)?{program}|(?<![^\s=])(?:\$\{{\w+:?-|docker://)?{name}\}}?)(?=\s|$)"
 
 
 def flags_of(server: str) -> dict[str, str]:
