@@ -273,7 +273,7 @@ def target_of(what: Any) -> ServerConfig:
         oversize_action=scenario.oversize_action if scenario.rule.largest_size < ENDLESS else None,
         replicas=scenario.replicas, routing=scenario.router.name,
         captured={name: getattr(scenario.service, name) for name in ("captured", "captured_padding")}
-        if getattr(scenario.service, "captured", None) else None,
+        if getattr(scenario.service, "captured", None) else {},
     )  # fmt: skip
 
 

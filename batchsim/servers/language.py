@@ -89,7 +89,7 @@ def captured(
 
 def sizes_of(target: Any) -> list[int] | None:
     """Return the captured sizes of a scenario to be written as settings; None if a server has its own."""
-    captured = None if target.server else (target.captured or {}).get("captured")
+    captured = None if target.server else target.captured.get("captured")
     return None if captured is None else list(captured)
 
 

@@ -36,7 +36,7 @@ class ServerConfig(_check.Renewed):
     `oversize_action`: what becomes of a request above the rule's limit in units; None: as the scenario says.
     `one_shape`: why the server does not batch requests of different sizes; "" if it does.
 
-    `captured`: for which batches the server records CUDA graphs, as fields of a `StepTime`; None: not known.
+    `captured`: for which batches the server records CUDA graphs, as fields of a `StepTime`; empty: not known.
     It counts for a step time with `beyond_ms`, which a step without a graph takes.
 
     `devices`: the number of devices that the servers share; None: each server has its own. Files do not
@@ -62,7 +62,7 @@ class ServerConfig(_check.Renewed):
     one_shape: str = ""
     replicas: int = 1
     routing: str = "round_robin"
-    captured: Mapping[str, Any] | None = field(default=None, compare=False)  # as the settings are
+    captured: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as the settings are
     settings: Mapping[str, Any] = field(default_factory=dict)
     unused: Mapping[str, Any] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class ServerConfig(_check.Renewed):
         """
         _check.instance("scenario", scenario, Scenario, "a Scenario")
         service = scenario.service.padded_to(self.pad_to) if self.pad_to else scenario.service
-        if self.captured is not None and isinstance(service, StepTime) and service.beyond_ms:
+        if self.captured and isinstance(service, StepTime) and service.beyond_ms:
             service = dataclasses.replace(service, **self.captured)
         workload = scenario.workload
         shares = self._shares(workload.priorities)

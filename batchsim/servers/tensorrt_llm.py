@@ -132,7 +132,7 @@ def _extras(target: ServerConfig) -> dict[str, Any]:
         "max_tokens": None if rule.kv_blocks is None else rule.kv_blocks * rule.block_size,
         "max_seq_len": rule.max_model_len, **{name: getattr(rule, name, 0) for name in WAITS},
         "disable_overlap_scheduler": not getattr(rule, "overlap", True), "batch_sizes": sizes,
-        "enable_padding": sizes is not None and (target.captured or {})["captured_padding"],
+        "enable_padding": sizes is not None and target.captured["captured_padding"],
     }, enable_padding=False, capacity_scheduler_policy=NO_EVICT, enable_chunked_prefill=False,
         tokens_per_block=32, **dict.fromkeys(WAITS, 0), disable_overlap_scheduler=False)  # fmt: skip
 

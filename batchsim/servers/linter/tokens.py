@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import cast
 
 from batchsim._format import listed, number
 from batchsim.scenario import StepTime
@@ -132,21 +132,26 @@ def by_card(trial: Trial) -> Iterator[Finding]:
         yield _finding("default-by-card", what, key, trial.now, found)
 
 
-def _captured(outcome: Outcome, size: int) -> bool:
-    """Return whether a step of decodes of all these seats is captured."""
-    step: Any = outcome.scenario.service
-    return bool(step.padded_decodes([size], size)[0])
+def _most_captured(outcome: Outcome) -> int:
+    step = cast(StepTime, outcome.scenario.service)
+    return int(step.whole_cost(outcome.scenario.rule.max_batch_size).most_captured)
 
 
 def off_ladder(trial: Trial) -> Iterator[Finding]:
     """Find a limit that is no captured size: kernels of full steps are launched one by one."""
     now, name = trial.now, trial.server.words.size
-    seats, step = now.scenario.rule.max_batch_size, cast(StepTime, now.scenario.service)
-    most = int(step.whole_cost(seats).most_captured)
+    seats, most = now.scenario.rule.max_batch_size, _most_captured(now)
     if most == 0 or most >= seats:
         return
-    larger = ((each, trial.outcome(**{name: each})) for each in range(seats + 1, 2 * seats + 1))
-    above = next((found for each, found in larger if found is not None and _captured(found, each)), None)
+    larger = (trial.outcome(**{name: each}) for each in range(seats + 1, 2 * seats + 1))
+    above = next(
+        (
+            each
+            for each in larger
+            if each is not None and _most_captured(each) >= each.scenario.rule.max_batch_size
+        ),
+        None,
+    )
     tried = trial.outcome(**{name: most}), above
     what = f"{trial.said(name)} is not a captured size: {_launched(most, seats)}."
     if now.overloaded:  # a run says little: the requests that have come so far may all fit into smaller steps
@@ -170,7 +175,8 @@ CHECKS: tuple[Callable[[Trial], Iterator[Finding]], ...] = (
 def notes(trial: Trial) -> Iterator[Note]:
     """Note memory that limits the running requests at no cost here, and launches of unknown time."""
     rule, name, step = trial.now.scenario.rule, trial.server.words.size, trial.base.service
-    most = max((each for each in trial.captured if each <= rule.max_batch_size), default=0)
+    ladder = trial.config.captured.get("captured") or ()
+    most = max((each for each in ladder if each <= rule.max_batch_size), default=0)
     unknown = isinstance(step, StepTime) and step.captured is None and not step.beyond_ms
     if unknown and name in trial.settings and 0 < most < rule.max_batch_size:
         what = f"{trial.said(name)} is not a captured size: {_launched(most, rule.max_batch_size)}"

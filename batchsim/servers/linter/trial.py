@@ -119,11 +119,6 @@ class Trial:
         """Return the value of a setting, given or default."""
         return self.settings.get(name, self.server.default(name))
 
-    @property
-    def captured(self) -> tuple[int, ...]:
-        """The captured sizes of the settings; none without graphs, or if the server's are not known."""
-        return (self.config.captured or {}).get("captured") or ()
-
     def said(self, name: str) -> str:
         """Return a setting as it is written: `name=value`."""
         return f"{name}={self.setting(name)!r}"

@@ -1,66 +1,17 @@
 """Energy and cost of a request, or of a token, by batch size, beside the time that a batch takes."""
 
-from typing import NamedTuple
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
-from batchsim._format import duration, number, percent, tick
-from batchsim.result.metrics import MILLION
-from batchsim.scenario import Scenario, StepTime
-from batchsim.scenario.lengths import points
-from batchsim.scenario.step_time import step_ms
+from batchsim._format import duration, percent, tick
+from batchsim.result.costs import costs_of
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
 
-POINTS, LARGEST = 80, 4096  # batch sizes of a curve, and the largest one
 DASHES = {"energy": "-", "cost": DASHED}
 RUN = "\N{BLACK DIAMOND}"  # as the marks of the run
-
-
-class Costs(NamedTuple):
-    """What one request, or token, takes in batches of each size that follow each other without a pause."""
-
-    sizes: np.ndarray
-    ms: np.ndarray  # of a batch, or of a step without prompts
-    each: dict[str, np.ndarray]  # by kind
-    run: dict[str, float]  # the run's own, with its idle time
-    unit: str
-
-    def words(self, kind: str, value: float) -> str:
-        """Return an energy or a cost with its unit."""
-        of = f"J a {self.unit}" if kind == "energy" else f"per million {self.unit}s"
-        return f"{number(value)} {of}"
-
-
-def costs_of(data: ViewData) -> Costs:
-    """Return energy and cost by batch size; those that the scenario has."""
-    scenario = data.result.scenario
-    unit, of = ("request", "") if scenario.tokens is None else ("token", "_tokens")
-    sizes = np.unique(
-        np.geomspace(1, min(scenario.rule.largest_batch, LARGEST), POINTS).round().astype(np.int64)
-    )
-    ms = _batches_ms(scenario, sizes)
-    price = np.full(sizes.size, (scenario.price_per_hour or 0.0) / 3600 * MILLION)
-    watts = 0 * price if scenario.watts_at is None else scenario.watts_at(sizes)
-    per_s = {"energy": (watts, f"joules_per_{unit}"), "cost": (price, f"cost_per_million{of}")}
-    per_s = {kind: (rate, key) for kind, (rate, key) in per_s.items() if rate[0] > 0}
-    each = {kind: rate * ms / 1000 / sizes for kind, (rate, _) in per_s.items()}
-    return Costs(sizes, ms, each, {kind: float(data.summary[key]) for kind, (_, key) in per_s.items()}, unit)
-
-
-def _batches_ms(scenario: Scenario, sizes: np.ndarray) -> np.ndarray:
-    """Return how long batches compute; of tokens, a step of sequences that are halfway on average."""
-    if scenario.tokens is None:
-        return 1000 * scenario.mean_s(int(sizes[-1]))[sizes - 1]
-    service, tokens = scenario.service, scenario.tokens
-    context = points(tokens.prompt).mean() + points(tokens.output).mean() / 2
-    assert isinstance(service, StepTime)
-    cost = service.whole_cost(scenario.rule.largest_batch)
-    steps_ms = [step_ms(cost, size, round(size * context), 0, size) for size in sizes.tolist()]
-    return np.array(steps_ms) / service.tokens_a_step
 
 
 class CostView(View):
@@ -86,7 +37,7 @@ class CostView(View):
         self.time = self.line(self.axes[-1], 3, **self.style("ink")) if len(self.axes) > 1 else None
 
     def update(self, data: ViewData) -> None:
-        found, other = costs_of(data), None if data.other is None else costs_of(data.other)
+        found, other = costs_of(data.result), data.other and costs_of(data.other.result)
         size, none, highest = data.summary["mean_batch_size"], np.full(found.sizes.size, np.nan), 100.0
         of_other = []
         for kind, line in self.lines.items():
@@ -119,14 +70,14 @@ class CostView(View):
             self.label(self.axes[-1].yaxis, f"time of a {what}", float(self.axes[-1].get_ylim()[1]))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
-        found = costs_of(data)
+        found = costs_of(data.result)
         at = int(np.abs(np.log(found.sizes / max(x, 1))).argmin())
         costs = [found.words(kind, each[at]) for kind, each in found.each.items()]
         said = ", ".join([f"{duration(float(found.ms[at]))} each", *costs])
         return Spot(self.KEY, f"Batches of {found.sizes[at]:,} without a pause: {said}")
 
     def describe(self, data: ViewData) -> list[str]:
-        found, said = costs_of(data), []
+        found, said = costs_of(data.result), []
         for kind, each in found.each.items() if data.summary["served"] else ():
             best = int(each.argmin())
             run, alone, least = (found.words(kind, it) for it in (found.run[kind], each[0], each[best]))

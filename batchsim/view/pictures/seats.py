@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from batchsim._arrays import repeat
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result.moments import Moment, taken
 from batchsim.view.pictures.cells import rectangles
@@ -95,7 +96,7 @@ class SeatsView(StepMomentView):
                 found.append((counts, 1000 * (edges_s - now.begin_s)))
                 said.append(f"{number(_mean(edges_s, counts))} {name}")
         ladder = captured(data.result)
-        self.rungs.set_data(np.tile([0, 1, np.nan], ladder.size), np.repeat(ladder.astype(float), 3))
+        self.rungs.set_data(np.tile([0, 1, np.nan], ladder.size), repeat(ladder.astype(float), 3))
         self.taken.set_data(*found[0])
         highest = self.show_other(self.other_taken, found[1] if data.other is not None else None, data)
         highest = max(highest, float(found[0][0].max()), 1.0)

@@ -1,6 +1,4 @@
-"""Energy and cost by batch size: the curves are full batches without a pause, the dots are the run."""
-
-import math
+"""Energy and cost by batch size, drawn: curves of full batches, and dots of the run."""
 
 import numpy as np
 import pytest
@@ -8,7 +6,8 @@ from pictures import drawn, names_of
 from token_pictures import TOKENS
 
 import batchsim as bs
-from batchsim.view.pictures.costs import CostView, costs_of
+from batchsim.result.costs import costs_of
+from batchsim.view.pictures.costs import CostView
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
 
@@ -26,45 +25,9 @@ def dot(line):
     return float(x), float(y)
 
 
-@pytest.mark.parametrize("size", [1, 4, 16])
-def test_full_batches_without_a_pause_are_on_the_curves(size):
-    full = bs.SizeOrWait(size, math.inf)
-    data = data_of(PAID.replace({"workload": bs.ClosedLoop(size), "rule": full}), 100 * size)
-    found = costs_of(data)
-    assert found.sizes[-1] == size
-    assert found.ms[-1] == pytest.approx(5 + 0.25 * size)
-    for kind, key in (("energy", "joules_per_request"), ("cost", "cost_per_million")):
-        assert found.run[kind] == pytest.approx(data.summary[key])
-        assert found.each[kind][-1] == pytest.approx(found.run[kind], rel=1e-9)
-
-
-def test_engines_with_all_seats_taken_are_on_the_curves_of_tokens():
-    step = bs.StepTime(fixed_ms=2, weights_ms=8, per_token_ms=0.1, per_read_ms=0.001)
-    scenario = bs.Scenario(
-        bs.ClosedLoop(8), bs.Continuous(8), step, tokens=bs.Tokens(1, 300), watts=WATTS, price_per_hour=3
-    )
-    data = data_of(scenario, 80)
-    found = costs_of(data)
-    assert found.unit == "token"
-    for kind in ("energy", "cost"):
-        assert found.each[kind][-1] == pytest.approx(found.run[kind], rel=0.005)
-    assert found.ms[-1] == pytest.approx(np.diff(data.result.steps.finish_s).mean() * 1000, rel=0.005)
-
-
-def test_a_captured_size_above_the_seats_is_not_on_the_curves_of_tokens():
-    step = bs.StepTime(2, 8, 0.1, captured=(1, 2, 4, 8), beyond_ms=60)
-    scenario = bs.Scenario(
-        bs.ClosedLoop(6), bs.Continuous(6), step, tokens=bs.Tokens(1, 300), watts=WATTS, price_per_hour=3
-    )
-    data = data_of(scenario, 60)
-    found = costs_of(data)
-    assert found.ms.tolist() == pytest.approx([10, 10, 10, 10, 60, 60])
-    assert found.ms[-1] == pytest.approx(np.diff(data.result.steps.finish_s).mean() * 1000, rel=0.005)
-
-
 def test_the_dots_are_the_run_and_an_idle_server_lifts_the_energy():
     data = data_of(PAID, before=data_of(PAID.replace(rate_per_s=600)))
-    view, found = drawn(CostView, data), costs_of(data)
+    view, found = drawn(CostView, data), costs_of(data.result)
     for kind, key in (("energy", "joules_per_request"), ("cost", "cost_per_million")):
         assert view.lines[kind].get_ydata()[0] == 100
         x, y = dot(view.dots[kind])
@@ -89,7 +52,7 @@ def test_the_dots_are_the_run_and_an_idle_server_lifts_the_energy():
 def test_only_what_is_known_is_drawn(changes, kinds):
     data = data_of(PAID.replace(changes))
     view = drawn(CostView, data)
-    assert names_of(view.ax)[:-1] == [*costs_of(data).each] == kinds
+    assert names_of(view.ax)[:-1] == [*costs_of(data.result).each] == kinds
     assert len(view.describe(data)) == 1
 
 
