@@ -86,5 +86,6 @@ class Lint(JsonFlag, TrafficFlags, ScenarioFlags):
             output.print_json({"file": str(self.given), **findings.to_dict(), "scenario": scenario_tables})
         else:
             output.print_text(f"{self.given}: {findings!r}\n")
+            output.print_frame("The settings, and each change:", findings.settings())
         if findings:
             raise typer.Exit(1)

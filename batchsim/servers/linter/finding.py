@@ -89,6 +89,7 @@ class Findings(Sequence[Finding]):
     scenario: Scenario
     findings: tuple[Finding, ...]
     notes: tuple[Note, ...]
+    runs: tuple[tuple[str, float, float, str], ...] = ()  # of the settings, then of each change
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -121,6 +122,12 @@ class Findings(Sequence[Finding]):
     def _at(self, each: Finding | Note) -> str:
         lines = self.lines(each)
         return f"line {', '.join(map(str, lines))}: " if lines else ""
+
+    def settings(self) -> "pandas.DataFrame":
+        """Return a row for the settings as they are, and for each change; the p99 of an overload is inf."""
+        import pandas
+
+        return pandas.DataFrame(self.runs, columns=["settings", "p99_ms", "saturation_per_s", "outcome"])
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return a DataFrame with one row per finding."""

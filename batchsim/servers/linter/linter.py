@@ -70,7 +70,13 @@ def lint(
     if requests < (whole or 0):
         what = f"Judged by the first {requests:,} of the trace's {whole:,} requests."
         noted.append(Note("part-of-trace", what))
-    return Findings(config, trial.now.scenario, tuple(ranked), tuple(noted))
+    changed = {finding.code: trial.outcome(**finding.change) for finding in ranked if finding.change}
+    runs = tuple(
+        (", ".join(f"{name}={value!r}" for name, value in each.change.items()) or "as they are",
+            each.p99_ms, each.scenario.full_batches_per_s, code)
+        for code, each in {"now": trial.now, **changed}.items() if each is not None
+    )  # fmt: skip
+    return Findings(config, trial.now.scenario, tuple(ranked), tuple(noted), runs)
 
 
 def _notes(trial: Trial) -> Iterator[Note]:

@@ -417,9 +417,18 @@ def test_the_command_exits_with_1_where_it_found_something_and_0_where_not(shell
     done = shell("kserve", *LOAD)
     assert done.exit_code == 1
     assert "wait-default" in done.output
+    found = servers.lint(servers.config("kserve"), scenario(500))
+    table = found.settings()
+    assert table.settings.tolist() == ["as they are", found[0].advice]
+    assert table.p99_ms.tolist() == [found[0].value, found[0].changed_value]
+    assert table.outcome.tolist() == ["now", "wait-default"]
+    assert (
+        f"{found[0].changed_value:.3f}" in done.output.split("each change:")[1]
+    )  # as the other commands end
     done = shell("kserve", *LOAD, maxLatency=2)
     assert done.exit_code == 0
     assert "nothing found" in done.output
+    assert "as they are" in done.output
 
 
 def test_the_command_prints_json_like_pythons_answer(shell):
