@@ -629,10 +629,12 @@ FAMILIES = {
     "The servers' own code": (("The servers' own code",), "servers in C++, Java and Rust"),
     "Real runs": (("A real run on this machine",), "GPUs"),
 }  # fmt: skip
+REPEATS = re.compile(r"\(((?:[+-][\d.]+%(?:, )?){2,})\)")  # the errors of several real runs, in brackets
 VERDICTS = re.compile(r"\| (agrees|within|\*\*\w+\*\*) \|$")
 BESIDE = """
-The table counts the rows with a verdict; their sections explain the others. The coverage of the intervals
-has [a page of its own](docs/validation/the-intervals-themselves.md), as has
+The table counts the rows with a verdict; their sections explain the others. The spread is that of the errors
+of several real runs of the same row, where they are known: an error within it may be chance. The coverage of
+the intervals has [a page of its own](docs/validation/the-intervals-themselves.md), as has
 [the choice of a setting](docs/validation/the-choice-of-a-setting.md).
 """
 
@@ -645,7 +647,8 @@ def place(family):
 def summary(sections):
     """Return the table of families: how many rows have a verdict, how many agree, and their largest error."""
     bodies = dict(part.split("\n", 1) for part in re.split(r"^## ", sections, flags=re.MULTILINE)[1:])
-    lines = ["", "| family | rows | agree | their largest error | not covered |", "|---|---|---|---|---|"]
+    heads = "family", "rows", "agree", "their largest error", "spread of the real runs", "not covered"
+    lines = ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for family, (titles, lacks) in FAMILIES.items():
         every = [line for title in titles for line in bodies[title].splitlines() if line.startswith("| ")]
         judged = [(line, found[1]) for line in every if (found := VERDICTS.search(line))]
@@ -653,8 +656,16 @@ def summary(sections):
         errors = [abs(float(error)) for line in agree for error in re.findall(r"([+-][\d.]+)%", line)]
         worst = f"{max(errors):.1f} %" if errors else ""
         link = f"[{family}]({place(family)})"
-        lines.append(f"| {link} | {len(judged)} | {len(agree)} | {worst} | {lacks} |")
+        lines.append(f"| {link} | {len(judged)} | {len(agree)} | {worst} | {spread(every)} | {lacks} |")
     return "\n".join(lines) + "\n" + BESIDE
+
+
+def spread(lines):
+    """Return by how much the errors of real runs of the same row differ, "" where each row has one run."""
+    runs = [re.findall(r"[+-][\d.]+(?=%)", found[1]) for line in lines if (found := REPEATS.search(line))]
+    spreads = [np.ptp([float(error) for error in errors]) for errors in runs]
+    each = f"{len(runs[0])} runs a row: " if runs else ""
+    return f"{each}{np.median(spreads):.1f} points in the median, {max(spreads):.1f} at most" if runs else ""
 
 
 def markdown():

@@ -45,6 +45,14 @@ def test_its_first_screen_counts_the_rows_below():
     assert validation.HEAD + validation.summary(below) + below == TEXT
 
 
+def test_the_first_screen_names_the_spread_of_several_real_runs():
+    lines = ["| a | -1.0% (-1.0%, +2.5%, -0.5%) | within |", "| b (+1.0%) | +0.5% (+0.5%, +1.0%, +2.0%) | |"]
+    assert validation.spread(lines) == "3 runs a row: 2.5 points in the median, 3.5 at most"
+    assert validation.spread(["| a | +1.0% | agrees |", "| litserve (a, b) | -0.1% +0.2% | agrees |"]) == ""
+    (real,) = (line for line in TEXT.splitlines() if line.startswith("| [Real runs]"))
+    assert "3 runs a row" in real
+
+
 def test_every_row_that_claims_agrees():
     assert "DISAGREES" not in TEXT
     assert TEXT.count("| agrees |") > 130
