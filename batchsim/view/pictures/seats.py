@@ -81,15 +81,14 @@ class SeatsView(StepMomentView):
             seen.discard("empty")
         entries = [(text, self.styles[name]) for name, text in NAMES.items() if name in seen]
         entries += preempted
-        entries += [(RUNGS, self.rung)] * bool(self.large and captured(data.result).size)
-        self.legend(self.axes[-1], entries if self.large else entries[:2])
         if self.strip is not None:
-            self._show_taken(self.strip, data, now, last_ms)
+            ladder = self._show_taken(self.strip, data, now, last_ms)
+            entries += [(RUNGS, self.rung)] * bool(ladder.size)
+        self.legend(self.axes[-1], entries if self.large else entries[:2])
 
-    def _show_taken(self, ax: Axes, data: ViewData, now: Moment, last_ms: float) -> None:
-        """Draw the numbers of taken seats, here and in the other setting, with their means."""
-        found = []
-        said = []
+    def _show_taken(self, ax: Axes, data: ViewData, now: Moment, last_ms: float) -> np.ndarray:
+        """Draw the numbers of taken seats, here and in the other setting; return the captured sizes."""
+        found, said = [], []
         for each, name in ((data, "on average"), (data.other, _name_of_other(data))):
             if each is not None:
                 edges_s, counts = taken(each.result, now.server, now.begin_s, now.end_s)
@@ -102,6 +101,7 @@ class SeatsView(StepMomentView):
         highest = max(highest, float(found[0][0].max()), 1.0)
         self.limits(ax, "taken", x=(0, last_ms), y=(0, nice(1.1 * highest)))
         self.write(self.mean, ", ".join(said), 1, 1, up=0.2)
+        return ladder
 
     def _put(
         self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float,

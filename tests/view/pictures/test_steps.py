@@ -178,6 +178,8 @@ def test_padding_and_captured_sizes_are_seen_and_said():
     )
     assert view.spot(view.ax, 900, 9, data).text == "Seat 9 is empty"
     assert re.search(r"on empty seats of captured steps", view.describe(data)[0])
+    small = SeatsView().draw(Figure().subplots(1, squeeze=False).ravel(), data, large=False)
+    assert "captured size" not in names_of(small.axes[-1])
     plain = drawn(StepsView, token_data_of(PADDED.replace(captured=None), 11))
     assert not plain.rungs.get_visible()
     assert "captured size" not in names_of(plain.axes[-1])
