@@ -220,12 +220,12 @@ def unit_of(ms: float) -> tuple[str, float]:
 def duration(ms: float) -> str:
     """Return a duration in the unit that suits it.
 
-    >>> duration(12.345), duration(0.05), duration(2345.0), duration(math.inf)
-    ('12.3 ms', '50.0 µs', '2.35 s', '∞')
+    >>> duration(12.345), duration(0.05), duration(999.4), duration(999.6), duration(math.inf)
+    ('12.3 ms', '50.0 µs', '999 ms', '1.00 s', '∞')
     """
     if not math.isfinite(ms):
         return fixed(ms)
-    unit, size = unit_of(ms)
+    unit, size = unit_of(float(f"{ms:.2e}"))  # after rounding
     return f"{fixed(ms / size)} {unit}"
 
 

@@ -381,6 +381,7 @@ def test_the_four_parts_sum_to_the_latency_and_a_story_tells_them(knobs):
     served = np.flatnonzero(result.status == bs.Status.SERVED)
     for request in served[::37]:
         story = result.story(request)
+        assert all(begin < end for _, begin, end in story)  # nothing that takes no time
         assert [end for *_, end in story[:-1]] == pytest.approx([begin for _, begin, _ in story[1:]])
         for part in parts:
             told_ms = sum(1000 * (end - begin) for name, begin, end in story if name == part)

@@ -101,7 +101,9 @@ def test_many_settings_have_the_metrics_of_the_columns_when_everything_is_tied(p
     assert found.throughput_per_s[0] == result.throughput_per_s
 
 
-@pytest.mark.parametrize("more", [{}, {"compile_ms": {1: 300, 8: 650}}, {"compile_ms": 300, "timeout_ms": 2000}])
+@pytest.mark.parametrize(
+    "more", [{}, {"compile_ms": {1: 300, 8: 650}}, {"compile_ms": 300, "timeout_ms": 2000}]
+)
 def test_a_table_padding_slowdown_and_compilation_are_those_of_the_scenario(more):
     service = bs.Table({1: 5.0, 2: 3.0, 8: 9.1}).padded_to([2, 4, 8]).with_noise(0.6)
     scenario = SCENARIO.replace(service=service, max_batch_size=8, servers=3, slowdown={1: 1, 2: 1.4, 3: 1.9})

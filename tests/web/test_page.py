@@ -5,6 +5,8 @@ import functools
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 
 import batchsim as bs
 from batchsim import web
+from batchsim._format import number, percent
 from batchsim.cli import app
 from batchsim.view.explorer.requests import CONTROLS
 from batchsim.view.explorer.runs import sizes, waits
@@ -227,3 +230,38 @@ def test_its_last_promise_can_be_kept():
     assert max(run(1600, size, wait_ms).percentile(99) for size in (24, 32, 64) for wait_ms in (0, 8)) <= 20
     assert run(1600, 16, 0).percentile(99) > 20
     assert run(1600, 32, 10).percentile(99) > 20
+
+
+IN_NODE = """import { readFileSync } from "node:fs";
+const [script, given] = process.argv.slice(1);
+const charts = await import(`data:text/javascript,${encodeURIComponent(readFileSync(script, "utf8"))}`);
+console.log(JSON.stringify(JSON.parse(given).map(([name, ...values]) => charts[name](...values))));"""
+
+
+def in_charts(calls):
+    """What functions of charts.js return, each call a name and what it is given."""
+    command = [
+        "node",
+        "--input-type=module",
+        "-e",
+        IN_NODE,
+        web_module.SCRIPTS / "charts.js",
+        json.dumps(calls),
+    ]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node, which runs the page's script")
+def test_the_page_writes_numbers_as_python_does_and_no_rounding_error():
+    rng = np.random.default_rng(1)
+    values = [0, 9.995, 9.996, 1000, *(10 ** rng.uniform(-13, 9, 100)).tolist()]
+    shares = [0, 1e-7, 4e-5, 0.0099, 0.01, 0.0999, 0.1, 0.9001, 0.98996, 0.999999, 1, 1.25]
+    shares += [*(near := rng.random(50) ** 4).tolist(), *(1 - near).tolist()]
+    found = in_charts([["number", each] for each in values] + [["percent", each] for each in shares])
+    assert found == [*map(number, values), *map(percent, shares)]
+    named = {999.4: "999 ms", 999.6: "1 s", 0.9: "0.9 ms", 123_456: "123 s"}
+    assert in_charts([["duration", ms] for ms in named]) == [*named.values()]
+    parts = {"components": [{"name": name, "words": name} for name in ("forming", "computing")]}
+    means = {"mean_ms": 12.5, "forming_ms": -1.6e-12, "computing_ms": 12.5}  # sums that differ by roundings
+    (said,) = in_charts([["inWords", "breakdown", means, parts]])
+    assert said == "Mean latency 12.5 ms: forming 0 ms, computing 12.5 ms."

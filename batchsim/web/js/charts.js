@@ -10,21 +10,26 @@ export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "–" : "∞";
   if (value === 0) return "0";
   const power = Number(value.toExponential(digits - 1).split("e")[1]);
-  const [whole, part] = String(Number(value.toFixed(Math.max(digits - 1 - power, 0)))).split(".");
-  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+  const [whole, part = ""] = value.toFixed(Math.max(digits - 1 - power, 0)).split(".");
+  const kept = part.replace(/0+$/, "");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (kept && `.${kept}`);
 }
 
-/** A duration in the unit that suits it. */
+/** A duration in the unit that suits it, once rounded. */
 export function duration(ms) {
-  return !Number.isFinite(ms) ? number(ms) : ms >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`;
+  if (!Number.isFinite(ms)) return number(ms);
+  return Number(ms.toPrecision(3)) >= 1000 ? `${number(ms / 1000)} s` : `${number(ms)} ms`;
 }
 
-/** A share as a percentage, never rounded to 100 from below. */
+/** A share as a percentage, with more digits near 0 and 1, and there never rounded towards them. */
 export function percent(share) {
-  const near = Math.min(share, Math.abs(1 - share));
-  const digits = share >= 1 || near >= 0.1 || share === 0 ? 0 : near >= 0.01 ? 1 : 2;
-  const steps = share * 10 ** (2 + digits);
-  return `${((share > 0.5 && digits > 0 ? Math.floor(steps + 1e-6) : Math.round(steps)) / 10 ** digits).toFixed(digits)}%`;
+  if (share === 0 || share >= 1) return `${number(100 * share)}%`;
+  const near = Math.min(share, 1 - share);
+  if (near >= 0.1) return `${Math.round(100 * share)}%`;
+  const digits = near >= 0.01 ? 1 : 2;
+  const steps = 10 ** (2 + digits);
+  const whole = share > 0.5 ? Math.floor(steps * share + 1e-6) : Math.ceil(steps * share - 1e-6);
+  return `${(clip(whole, 1, steps - 1) / 10 ** digits).toFixed(digits)}%`;
 }
 
 /** The next round number among steps times a power of ten, as the explorer's axes have it. */
@@ -407,7 +412,8 @@ export function grasp({ box, view, x, y, atX, atY }, px, py, data, held) {
 export function inWords(view, data, d) {
   if (data.overloaded && view !== "map") return `${d.overloaded}.`;
   if (view === "latency") return `p50 ${duration(data.p50_ms)}, p95 ${duration(data.p95_ms)}, p99 ${duration(data.p99_ms)}.`;
-  const parts = d.components.map(({ name, words }) => `${words} ${duration(data[`${name}_ms`])}`);
+  const known = (ms) => Math.round(1e6 * ms) / 1e6; // to a nanosecond: below, differences of times are rounding errors
+  const parts = d.components.map(({ name, words }) => `${words} ${duration(known(data[`${name}_ms`]))}`);
   if (view === "breakdown") return `Mean latency ${duration(data.mean_ms)}: ${parts.join(", ")}.`;
   const rates = () => [0, 3, 6, 10].map((i) => `${duration(data.curve.p99_ms[i])} at ${number(data.curve.rates[i])} per s`);
   if (view === "load") return `p99 ${rates().join(", ")}; ${d.map.words.overloaded} from ${number(data.saturation_per_s)} per s.`;
