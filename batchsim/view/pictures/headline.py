@@ -111,7 +111,7 @@ def latency_figure(data: ViewData, q: int, column: str = LATENCY) -> Figure:
     if math.isnan(value):
         reason = "there is none" if data.summary["served"] else "none is served"
         return Figure(name, "\N{EN DASH}", "", reason)
-    unit, ms = unit_of(value)
+    unit, ms = unit_of(float(f"{value:.2e}"))  # after rounding
     if math.isinf(value):
         return Figure(name, "∞", "", f"{percent(data.loss)} are lost", alert=missed)
 
@@ -147,18 +147,22 @@ def _between(interval: tuple[float, float] | None, write: Writer) -> str:
     return f"{write(interval[0])} to {write(interval[1])}"
 
 
-def change_of(value: float, before: float | None, write: Writer) -> str:
-    """Return the visible change of a figure; "" without an earlier one."""
+def change_of(value: float, before: float | None, write: Writer, apart: Writer | None = None) -> str:
+    """Return the visible change of a figure, the difference by `apart`; "" without an earlier one."""
     if before is None or not math.isfinite(before) or not math.isfinite(value):
         return ""
     difference = value - before
     if write(value) == write(before):
         return SAME
-    return f"{UP if difference > 0 else DOWN} {write(abs(difference))}"
+    return f"{UP if difference > 0 else DOWN} {(apart or write)(abs(difference))}"
 
 
 def _points(value: float, before: float | None) -> str:
-    return change_of(value, before, lambda share: f"{number(100 * share, 2)} points")
+    def points(share: float) -> str:
+        text = number(100 * share, 2)
+        return f"{text} point" + "s" * (text != "1")
+
+    return change_of(value, before, percent, points)
 
 
 def token_figures_of(data: ViewData) -> list[Figure]:

@@ -82,6 +82,17 @@ def test_the_headline_says_what_has_changed_in_the_unit_that_is_shown(token_case
     assert float(size) == pytest.approx(abs(now - before) / {"s": 1000, "ms": 1}[ttft.unit], rel=0.01)
 
 
+@pytest.mark.parametrize(("before", "after", "change"), [
+    (0.98, 0.985, "▲ 0.5 points"), (0.995, 0.9996, "▲ 0.46 points"), (0.934, 0.924, "▼ 1 point"),
+    (0.7, 0.704, "unchanged"),
+])  # fmt: skip
+def test_a_load_is_unchanged_only_where_it_is_shown_as_the_same(before, after, change):
+    one = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(1, 0), bs.Affine(1, 0))
+    old, new = (ViewData(bs.simulate(one.replace(rate_per_s=1000 * load), 200)) for load in (before, after))
+    figure = figures_of(dataclasses.replace(new, before=old))[-1]
+    assert (figure.value, figure.change) == (percent(after), change)
+
+
 def test_a_figure_has_its_interval_where_the_run_is_long_enough():
     data = ViewData(bs.simulate(TOKENS.replace(rate_per_s=4), 8000))
     ttft, _, tokens, load = token_figures_of(data)
