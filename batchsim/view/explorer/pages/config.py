@@ -79,6 +79,7 @@ class ConfigPage(Page):
         self.box.observe(lambda _: self.read(), names="text")
         self.box.on_msg(self._hear)
         super().__init__(session, [plain(widgets.HTML, line(WHERE, "note"))])
+        session.subscribe("status", self._begin)
 
     def read(self) -> None:
         """Take the settings of the text, and begin to check it; a bad text changes nothing."""
@@ -92,12 +93,18 @@ class ConfigPage(Page):
             self.pasted = self._taken(text)
         except (TypeError, ValueError) as error:
             return self._refuse(str(error))
-        self.session.move_to(self.pasted.state)
-        if self.session.data is None or self.session.data_state != self.pasted.state:
-            self.box.answer = {"summary": self.session.status[0], "alert": True}
-            return
         self.box.answer = listing(text, {}) | {"summary": f"{self.pasted.summary} {CHECKING}"}
-        self.job = thread("config").submit(self._check, self.pasted, self.session.data.surface)
+        self.session.move_to(self.pasted.state)
+
+    def _begin(self) -> None:
+        """Begin to check a pasted text once its run is there; tell why if it never comes."""
+        session, pasted, (text, alert) = self.session, self.pasted, self.session.status
+        if pasted is None or self.job is not None or session.state != pasted.state:
+            return
+        if session.data is not None and session.data_state == pasted.state:
+            self.job = thread("config").submit(self._check, pasted, session.data.surface)
+        elif alert:  # else a loop is compiled first
+            self.box.answer = {"summary": text, "alert": True}
 
     def _refuse(self, why: str) -> None:
         self.pasted, self.job = None, None

@@ -11,7 +11,9 @@ from places import DATA
 
 import batchsim as bs
 from batchsim import servers
+from batchsim.view.explorer import ahead
 from batchsim.view.explorer.pages import config as page
+from batchsim.view.explorer.session import Uncompiled
 from batchsim.view.explorer.state import DEFAULTS
 
 FOLDER = DATA / "servers"
@@ -212,6 +214,33 @@ def test_a_command_of_vllm_turns_to_tokens(linted):
     assert panel.state.mode == "tokens"
     assert (panel.scenario.rule.max_num_seqs, panel.scenario.rule.max_model_len) == (64, 8192)
     assert marks(answer) == {3: ["Note: vllm does not have --zzz."]}
+
+
+def test_a_text_whose_loops_are_compiled_first_is_checked_then(linted, monkeypatch):
+    session, compiled, checked, run = (
+        linted.session,
+        threading.Event(),
+        threading.Event(),
+        linted.session.simulate,
+    )
+
+    def simulate(state, *given):
+        if state.mode == "tokens" and not compiled.is_set():
+            raise Uncompiled
+        return run(state, *given)
+
+    monkeypatch.setattr(session, "simulate", simulate)
+    monkeypatch.setattr(ahead, "begin", lambda *_: SimpleNamespace(wait=compiled.wait))
+    linted.config.box.observe(lambda change: "below" in change["new"] and checked.set(), names="answer")
+    linted.config.box.text = "vllm serve meta-llama/Llama-3.1-8B"
+    session.say("Compiling")
+    assert session.wait.busy
+    assert linted.config.box.answer["lines"]
+    assert page.CHECKING in linted.config.box.answer["summary"]
+    assert linted.config.job is None
+    compiled.set()
+    assert checked.wait(300)
+    assert not linted.config.box.answer.get("alert")
 
 
 @pytest.mark.parametrize(
