@@ -22,7 +22,7 @@ from batchsim.engines.compiled import (
     instants,
     routed_instants,
     routed_threshold,
-    routing_calls,
+    rule_calls,
 )
 from batchsim.engines.compiled.columns import BATCH, NONE, SENT, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.routed_instants import Rows
@@ -228,7 +228,7 @@ def route_blind(plan: Plan, replica: np.ndarray, cancelled: threading.Event | No
 def route_slice(scenario: Scenario, begin: int, chances: Any, replica: np.ndarray) -> None:
     """Write the replica of each of some requests, the first of number `begin`."""
     router = scenario.router
-    blindly = routing_calls.route_blindly if is_ours(router) else routing_calls.route_blindly_uncached
+    blindly = rule_calls.route_blindly if is_ours(router) else rule_calls.route_blindly_uncached
     blindly(begin, chances, loads_of(scenario), router.params, replica)
 
 

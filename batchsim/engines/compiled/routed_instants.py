@@ -26,7 +26,7 @@ from batchsim.engines.compiled.columns import (
 )
 from batchsim.engines.compiled.instants import MORE, WRONG, pass_instants
 from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
-from batchsim.engines.compiled.routing_calls import route
+from batchsim.engines.compiled.rule_calls import route
 from batchsim.engines.compiled.threshold import later
 
 GROW = -2  # the loop returns: a replica needs a row, or a longer one

@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsim.engines.compiled.columns import Cold, Costs, Devices
 from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
-from batchsim.engines.compiled.routing_calls import route
+from batchsim.engines.compiled.rule_calls import route
 from batchsim.engines.compiled.threshold import finish_of, later, soonest
 
 NOBODY = -1

@@ -1,4 +1,4 @@
-"""The calls from a compiled loop to the functions of its rule.
+"""The calls from a compiled loop to the functions of its rule, or to that of a routing.
 
 A rule's functions are plain Python, and Numba picks them by the type of `params`, a NamedTuple that each
 rule defines. Within the loop, they would cost a copy of it for each rule. So the loop gets the rule as
@@ -38,6 +38,7 @@ from batchsim.engines.compiled.cells import (
 )
 from batchsim.engines.compiled.jit import PART, compiled, compiled_uncached
 from batchsim.engines.compiled.levels import Merged
+from batchsim.scenario.routing.routing import Routing
 from batchsim.scenario.rules.rule import FREEZE, FULL, HELPERS, NOTHING, REFUSE, START, Rule, Waiting
 
 # A reason in an error of Numba, and the file and line of which it speaks.
@@ -290,3 +291,23 @@ def _bring(size, line, head, state, params):
         return bring_at
     picked = _rule_of(params).picked
     return _bringer(register_jitable(picked)) if picked else lambda size, line, head, state, params: None
+
+
+def route(request: Any, loads: Any, chances: Any, params: Any) -> Any:
+    """Return the replica of a request by the routing of `params`."""
+    return Routing.by_params[type(params)](request, loads, chances, params)
+
+
+@overload(route, jit_options=PART, strict=False)
+def _route(request, loads, chances, params):
+    learn_helpers()
+    return Routing.by_params[params.instance_class]
+
+
+def _route_blindly(begin, chances, loads, params, replica):
+    """Route requests, the first of number `begin`, without a look at the replicas."""
+    for row in range(replica.size):
+        replica[row] = route(begin + row, loads, chances[row], params)
+
+
+route_blindly, route_blindly_uncached = compiled(_route_blindly), compiled_uncached(_route_blindly)

@@ -10,7 +10,7 @@ from batchsim.engines.compiled.columns import HEAD, TAIL, Clients
 from batchsim.engines.compiled.instants import ENDED, MORE
 from batchsim.engines.compiled.jit import compiled, compiled_uncached, inlined
 from batchsim.engines.compiled.routed_instants import GROW
-from batchsim.engines.compiled.routing_calls import route
+from batchsim.engines.compiled.rule_calls import route
 from batchsim.engines.compiled.threshold import later
 from batchsim.engines.compiled.token_columns import (
     STACK,
