@@ -9,9 +9,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from batchsim.engines.draws import draw
-from batchsim.engines.full_batches import measured
 from batchsim.engines.log import Log
-from batchsim.engines.saturation import saturated
+from batchsim.engines.saturation import measured_batches, saturated
 from batchsim.engines.token_log import draw_tokens
 from batchsim.scenario.saturation import MEASURES
 
@@ -57,4 +56,4 @@ KINDS = {
         takes_model=False, folds=True,
     ),
 }  # fmt: skip
-MEASURES["tokens"], MEASURES["requests"] = saturated, measured
+MEASURES["tokens"], MEASURES["requests"] = saturated, measured_batches

@@ -1,4 +1,6 @@
-"""The saturation rate of an engine of token generation, measured by a run whose queue never empties.
+"""The saturation rates that have no formula, measured by a run whose queue never empties.
+
+`saturated` measures token generation, `measured_batches` a rule that reads sizes.
 
 While requests always wait, the rule and the lengths alone determine what each step serves, at whatever time.
 So one run gives the rate for any `StepTime` whose sums over steps suffice. With several engines, each has the
@@ -12,9 +14,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from batchsim._arrays import reduceat
-from batchsim.engines.draws import Plan, path_draws
+from batchsim.engines.draws import Plan, draw, path_draws
 from batchsim.engines.token_log import TokenLog, TokenPlan
-from batchsim.scenario import Continuous, Poisson, Scenario, StepTime, Tokens
+from batchsim.scenario import Continuous, Poisson, Scenario, Service, StepTime, Tokens, Trace
+from batchsim.scenario.full_batches import FullBatches
 from batchsim.scenario.lengths import Lengths, Listed, points
 from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.continuous import servable
@@ -32,6 +35,10 @@ SECTIONS = 32
 PHASES, PHASE_TURNS = 8, 12  # runs of fixed lengths, and the least turns of every seat in each
 ANY = StepTime(0, 1, 0)
 RIDGE = 3e-3
+# Of batches of sizes.
+QUEUED = 1 << 16  # requests, all there from the start
+STEADY = 0.9  # of them, until which the queue is long for any rule
+BLOCKS = 32  # of batches, whose spread is the error
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,3 +221,35 @@ def _sections(log: TokenLog, first: int, running: int, means: np.ndarray, sectio
         reduceat(np.add, log.step_pairs[steps], starts), np.diff(done @ measures.T, axis=0),
         reduceat(np.add, 1000 * (ends_s - log.batch_start_s)[steps], starts),
     )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)  # a heat map measures its columns with the same sizes
+def _queue(sizes: Lengths) -> Trace:
+    """Return requests that all wait from the start; sizes that are not listed are evenly spaced quantiles."""
+    if isinstance(sizes, Listed):
+        sizes = replace(sizes, again=True)
+    else:
+        spaced = np.random.default_rng(0).permutation(QUEUED)
+        sizes = Listed(sizes.quantile((spaced + 0.5) / QUEUED))
+    return Trace(np.zeros(QUEUED)).with_sizes(sizes)
+
+
+def measured_batches(rule: Rule, service: Service, sizes: Lengths, action: str) -> FullBatches:
+    """Return the full batches of a queue that never empties; see `scenario.full_batches.full_batches`."""
+    from batchsim.engines.compiled import engine  # Numba loads with it
+
+    plain = replace(service, noise=None, compile_ms=None)
+    log = engine.run(draw(Scenario(_queue(sizes), rule, plain, oversize_action=action), QUEUED, 0))
+    served = float((log.batch_index >= 0).mean())
+    if not served:
+        return FullBatches(0.0, 1.0, 0.0)  # all are rejected at once
+    steady = int(np.searchsorted(np.cumsum(log.batch_size), STEADY * served * QUEUED))
+    blocks = np.array_split(np.arange(max(steady, 1)), BLOCKS)
+    seconds = log.batch_finish_s - log.batch_start_s
+    requests, times = (
+        np.array([column[block].sum() for block in blocks]) for column in (log.batch_size / served, seconds)
+    )
+    spread = (requests - times * requests.sum() / times.sum()).std(ddof=1)
+    error = float(spread * math.sqrt(BLOCKS) / requests.sum())
+    batches = max(steady, 1)
+    return FullBatches(float(requests.sum() / batches), float(times.sum() / batches), error)

@@ -12,7 +12,7 @@ Its names, in requests per second unless something else is said:
 - `estimate_per_s(scenario)`: of tokens, without a run, for maps; usually too high where memory is short.
 - `load_to_tell(scenario)`: of tokens, a load that is exact only as far as `stable` needs it.
 - `full_batches(...)` in `scenario/full_batches.py`: of sized requests, the batches behind these rates.
-- `MEASURES`: the runs for what has no formula, `engines/saturation.py` and `engines/full_batches.py`.
+- `MEASURES`: the runs for what has no formula, `engines/saturation.py`.
 
 This module has the rate of token generation. It has a closed form where all seats turn over equally, and for
 whole batches. Otherwise requests share steps, budgets cut prompts, and memory sends requests back; then a run

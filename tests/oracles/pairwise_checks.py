@@ -18,7 +18,7 @@ from oracles import pairwise
 from oracles.agreement import assert_columns_equal
 
 import batchsim as bs
-from batchsim.engines import full_batches, saturation
+from batchsim.engines import saturation
 from batchsim.result import size_variety
 from batchsim.result.metrics import COMPONENTS, COMPUTING, METRICS, SHARES, TOKENS
 from batchsim.result.standard_error import NoInterval
@@ -28,7 +28,7 @@ PICTURES, PANELS = 6, 12  # one row in so many is drawn, and explored
 # A saturation rate and the variety of sizes are measured by as few requests as the runs have: others test
 # how exact they are.
 SHORT = (
-    patch.object(full_batches, "QUEUED", 1 << 10),
+    patch.object(saturation, "QUEUED", 1 << 10),
     patch.object(size_variety, "PILOT", 1 << 10),
     patch.multiple(saturation, REQUESTS=300, LEAST=100, EACH=10, SLOW_ROWS=3000),
 )
