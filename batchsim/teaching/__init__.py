@@ -1,13 +1,12 @@
 """For the notebooks: predictions to commit to, and exercises that grade themselves."""
 
 from batchsim._vote import join
-from batchsim.teaching.drawing import Drawing, draw_p99
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import SEED, SERVICE
 from batchsim.teaching.game import BeTheBatcher, be_the_batcher
 from batchsim.teaching.grading import check
 from batchsim.teaching.output_capture import describe_pictures
-from batchsim.teaching.prediction import Prediction, predict
+from batchsim.teaching.prediction import Drawing, Prediction, draw_p99, predict
 from batchsim.teaching.progress import Progress, progress
 
 __all__ = [

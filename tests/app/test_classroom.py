@@ -20,7 +20,7 @@ from batchsim import _vote
 from batchsim.app.classroom import COOKIE, ClassAccess, environment
 from batchsim.app.votes import QUESTIONS, STUDENTS
 from batchsim.teaching import draw_p99, join, predict
-from batchsim.teaching.drawing import SHAPES
+from batchsim.teaching.prediction import SHAPES
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.teaching import draw_p99
-from batchsim.teaching.drawing import DRAWN, SHAPES
+from batchsim.teaching.prediction import DRAWN, SHAPES
 from batchsim.view.scripts import JS, bundle
 
 NODE = shutil.which("node")
