@@ -19,7 +19,7 @@
 # make package   the wheel and the sdist, checked and installed in fresh environments: dist/, a quarter of an hour
 # make picture   README's moving picture of the explorer, which needs a Chromium: docs/explorer.webp
 # make paper     the figure of the paper for the Journal of Open Source Education, paper/paper.md
-# make bench     what is claimed about speed, as ratios
+# make bench     the seconds of compilation, and what is claimed about speed, as ratios
 # make peak-memory  the peak memory of default calls of random scenarios of tokens, twenty minutes (COUNT=200, SEED=0)
 # make selection  how often `tune` selects a good setting, beside KN++ and OCBA-m: half an hour (PROBLEMS=200)
 # make validate  VALIDATION.md: every comparison with theory and with measured servers
@@ -148,6 +148,7 @@ class-of-30: $(VENV)/.installed-test
 	$(BIN)/python tools/class_of_30.py --pages $(STUDENTS) --lessons $(LESSONS)
 
 bench: $(VENV)/.installed-benchmark
+	$(BIN)/python benchmarks/compiling.py
 	$(BIN)/python benchmarks/bench.py
 
 selection: PROBLEMS = 200
