@@ -82,9 +82,11 @@ def whole_percent(share: float) -> str:
 def decimals(value: float, digits: int = 2) -> str:
     """Return a number with `digits` digits after its point, or more where these would all be 0.
 
-    >>> decimals(12.345), decimals(0), decimals(0.000111), decimals(987_654_321, 1)
-    ('12.35', '0.00', '0.00011', '987,654,321.0')
+    >>> decimals(12.345), decimals(0), decimals(0.000111), decimals(987_654_321, 1), decimals(math.nan)
+    ('12.35', '0.00', '0.00011', '987,654,321.0', '–')
     """
+    if not math.isfinite(value):
+        return fixed(value)
     text = f"{value:.{digits}f}" if value < 1e6 else f"{value:,.{digits}f}"
     return text if not value or float(text.replace(",", "")) else number(value, 2)
 

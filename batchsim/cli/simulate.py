@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchsim._format import counted, decimals
 from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, JsonFlag, RunFlags
 from batchsim.cli.scenario_flags import ScenarioFlags
@@ -108,8 +109,9 @@ def _print(result: Result, intervals: dict[str, Any], theory: Any) -> None:
         notes.append(f"no interval: {why}")
     if (levels := _levels(result)) is not None:
         notes += [
-            f"level {each.priority}: {each.requests:,} requests, mean {each.mean_latency_ms:.2f} ms, "
-            f"p50 {each.p50_ms:.2f}, p99 {each.p99_ms:.2f}"
+            f"level {each.priority}: {counted(each.requests, 'request')}, "
+            f"mean {decimals(each.mean_latency_ms)} ms, "
+            f"p50 {decimals(each.p50_ms)}, p99 {decimals(each.p99_ms)}"
             for each in levels.itertuples()
         ]
     elif result.scenario.levels:

@@ -36,7 +36,7 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
         "batches": f"{s['batches']:,} of {s['mean_batch_size']:.2f} on average; {shares}".removesuffix("; "),
     }
     if s.get("padding"):
-        lines["batches"] += f"; padding {s['padding']:.0%}"
+        lines["batches"] += f"; padding {whole_percent(s['padding'])}"
     fleet = [f"{s['mean_replicas']:.2f} replicas on average"] if "mean_replicas" in s else []
     fleet += [f"{number(s['cost_per_million'], 4)} per million requests"] if "cost_per_million" in s else []
     fleet += [f"{number(s[key], 4)} J a {key.rpartition('_')[2]}" for key in OF_ENERGY if key in s]
@@ -45,15 +45,17 @@ def rows(metrics: Metrics, rate_range_per_s: tuple[float, float] | None) -> dict
     if "device_utilisation" in s:
         lines["utilisation"] += f", waiting for a device included; devices {s['device_utilisation']:.3f}"
     if "mean_ttft_ms" in s:
-        of_computing = ", ".join(f"{part} {s[f'mean_{part}_ms']:.2f}" for part in COMPUTING)
+        of_computing = ", ".join(f"{part} {decimals(s[f'mean_{part}_ms'])}" for part in COMPUTING)
         lines["breakdown"] += f" ({of_computing})"
         if isinstance(metrics.scenario.rule, Continuous):
             del lines["batches"]
             lines["steps"] = f"{s['batches']:,} of {s['mean_batch_size']:.2f} rows on average"
         for name in ("ttft", "tpot", "itl"):
-            percentiles = ", ".join(f"p{q} {s[f'{name}_p{q}_ms']:.2f}" for q in (50, 95, 99))
-            lines[name.upper()] = f"mean {s[f'mean_{name}_ms']:.2f} ms, {percentiles}"
-        lines["ITL"] += f"; longest of a request p99 {s['stall_p99_ms']:.2f}"
+            percentiles = ", ".join(f"p{q} {decimals(s[f'{name}_p{q}_ms'])}" for q in (50, 95, 99))
+            lines[name.upper()] = f"mean {decimals(s[f'mean_{name}_ms'])} ms, {percentiles}"
+        lines["ITL"] += f"; longest of a request p99 {decimals(s['stall_p99_ms'])}"
+        if s["served"] and math.isnan(s["mean_tpot_ms"]):
+            lines |= dict.fromkeys(("TPOT", "ITL"), "none: each answer has one token")
         tokens = f"{s['output_tokens_per_s']:.1f}/s, {s['preempted_share']:.1%} of requests preempted"
         if not s["stable"] and metrics.scenario.tokens is not None:
             over = s["offered_per_s"] - s["saturation_per_s"]

@@ -44,6 +44,14 @@ LACKS = [
 ]
 
 
+def test_each_level_has_a_line_also_one_without_a_request():
+    text = run("simulate", *BASE, "--requests", "100", "--priorities", "1:0.001,2:0.999").stdout
+    levels = re.findall(r"level (\d): (\S+ requests?), mean (\S+) ms, p50 (\S+), p99 (\S+)", text)
+    result = bs.simulate(SCENARIO, 100)
+    numbers = [f"{ms:.2f}" for ms in (result.mean_latency_ms, *map(result.percentile, (50, 99)))]
+    assert levels == [("1", "0 requests", *["\N{EN DASH}"] * 3), ("2", "100 requests", *numbers)]
+
+
 @pytest.mark.parametrize(("arguments", "reason"), LACKS)
 def test_the_table_says_why_a_run_lacks_a_number_and_json_has_null(arguments, reason):
     given = ["simulate", *BASE, *SHORT, *arguments]

@@ -158,6 +158,16 @@ def test_a_closed_loop_prints_without_a_load():
     assert "nan" not in repr(closed)
 
 
+def test_answers_of_one_token_print_that_nothing_is_between_their_tokens():
+    scenario = bs.Scenario(
+        bs.Poisson(5), bs.Continuous(8), bs.StepTime(7, 10, 0.1), tokens=bs.Tokens(100, output=1)
+    )
+    lines = repr(bs.simulate(scenario, 200)).splitlines()
+    found = [line.split(maxsplit=1) for line in lines if line.split()[0] in ("TPOT", "ITL")]
+    assert found == [["TPOT", "none: each answer has one token"], ["ITL", "none: each answer has one token"]]
+    assert "nan" not in "".join(lines)
+
+
 @pytest.mark.parametrize(
     ("rate_per_s", "watts", "price", "line"),
     [

@@ -250,7 +250,8 @@ class LatencyView(GrowingView):
         if not data.ranked.count:
             return None
         below = data.ranked.below(x) / data.ranked.count
-        return Spot(self.KEY, f"{percent(below)} of the requests take less than {duration(x)}")
+        who = "served requests" if data.loss else "requests"
+        return Spot(self.KEY, f"{percent(below)} of the {who} take less than {duration(x)}")
 
     def carried(self, data: ViewData) -> str:
         frozen = data.result.scenario.rule.forms_while_busy

@@ -266,6 +266,8 @@ def test_the_pointer_reads_values_off_every_view(cases):
     view = drawn(LatencyView, data)
     below = np.mean(data.result.latency_ms < view.ax.get_xlim()[1] / 2)
     assert over(view, 0.5, 0.5, data).text.startswith(f"{percent(below)} of the requests take less than")
+    losing = drawn(LatencyView, cases["losing"])
+    assert "% of the served requests take less than" in over(losing, 0.5, 0.5, cases["losing"]).text
     slowest = over(drawn(BreakdownView, data), 0.99, 0.5, data)
     assert slowest.text.startswith("Requests from 95 to 100 %: computing")
     full = number(100 * np.mean(data.result.batches.batch_size == 16))
