@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchsim import _check
+from batchsim._format import NONE
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import METRICS, OF_DEVICES, OF_FLEETS, OF_UNITS, SUMMARY, TOKENS, Kind, metric
 from batchsim.result.result import Result
@@ -56,7 +57,11 @@ class Comparison:
         for key, row in self.rows.items():
             surely = "" if row.low <= 0 <= row.high else "  differs"
             interval = "none" if math.isnan(row.low) else f"({row.low:+.4g}, {row.high:+.4g}){surely}"
-            lines.append(f"  {key:<20}{row.a:>11.4g}{row.b:>11.4g}{row.difference:>+11.4g}   {interval}")
+            numbers = (
+                NONE if math.isnan(each) else f"{each:{sign}.4g}"
+                for each, sign in zip(row[:3], ("", "", "+"), strict=True)
+            )
+            lines.append(f"  {key:<20}{''.join(f'{number:>11}' for number in numbers)}   {interval}")
         return "\n".join(lines)
 
 

@@ -162,10 +162,12 @@ def test_answers_of_one_token_print_that_nothing_is_between_their_tokens():
     scenario = bs.Scenario(
         bs.Poisson(5), bs.Continuous(8), bs.StepTime(7, 10, 0.1), tokens=bs.Tokens(100, output=1)
     )
-    lines = repr(bs.simulate(scenario, 200)).splitlines()
+    result = bs.simulate(scenario, 200)
+    lines = repr(result).splitlines()
     found = [line.split(maxsplit=1) for line in lines if line.split()[0] in ("TPOT", "ITL")]
     assert found == [["TPOT", "none: each answer has one token"], ["ITL", "none: each answer has one token"]]
-    assert "nan" not in "".join(lines)
+    fewer = bs.simulate(scenario.replace(max_num_seqs=4), 200)
+    assert "nan" not in repr(result) + repr(bs.compare(result, fewer, silent=True))
 
 
 @pytest.mark.parametrize(
