@@ -155,9 +155,10 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
         return
     found = capacity(scenario, slo, traffic.seed, traffic.requests, TOLERANCE)
     traffic.count(found.requests_simulated)
-    unproven = found.met and not found.low_per_s > NEAR * found.rate_per_s
+    unproven, longest = found.met and not found.low_per_s > NEAR * found.rate_per_s, traffic.requests
     if unproven and (longer := traffic.resized(LONGEST * traffic.requests)) is not None:
-        found = capacity(scenario, slo, traffic.seed, longer.requests, TOLERANCE)
+        longest = longer.requests
+        found = capacity(scenario, slo, traffic.seed, longest, TOLERANCE)
         traffic.count(found.requests_simulated)
     value, most = None, _format.rate(found.low_per_s)
     if math.isnan(found.rate_per_s):
@@ -165,7 +166,7 @@ def _less_traffic(trials: _Trials) -> Iterator[Remedy]:
     elif not found.met:
         text = f"no rate meets it with this setting: {found.limited_by}"
     elif math.isnan(found.low_per_s):
-        text = f"runs of {traffic.requests:,} requests are too short to say at which rate it is met"
+        text = f"runs of {longest:,} requests are too short to say at which rate it is met"
     else:
         value = found.low_per_s
         change = f"{_format.percent(1 - value / offered)} fewer" if value < offered else "more"

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -216,6 +217,8 @@ def test_what_cannot_be_told_of_a_change_is_not_called_a_failure():
     assert "Runs of 2,000 requests cannot tell" in text
     assert "would do with this setting:" not in text
     assert "Even a model" not in text
+    assert "too short to say at which rate" in text
+    assert {*re.findall(r"[Rr]uns of ([0-9,]+) requests", text)} == {"2,000"}
     assert "unknown     runs of 2,000 requests cannot tell whether more servers" in repr(found)
 
 
