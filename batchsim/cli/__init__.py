@@ -24,9 +24,8 @@ from batchsim._format import in_one_line
 from batchsim._parts import MissingPart
 from batchsim.cli.course import App, Book, Lab, Page
 from batchsim.cli.files import Init, Lint
-from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command
+from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command, GroupedCommand
 from batchsim.cli.grade import Grade
-from batchsim.cli.help import GroupedCommand
 from batchsim.cli.load_tests import Calibrate, Compare, Loadtest
 from batchsim.cli.output import in_shell
 from batchsim.cli.service_times import Measure, Published

@@ -246,7 +246,7 @@ def file_name(server: str) -> str:
 def _template(server: str, form: Format) -> str:
     if form.template is None:
         must = f"a file for {server} must be yours, as it is a program"
-        raise ValueError(f"{must}: its settings can be edited, but no new one is written")
+        raise ValueError(f"{must}: `servers.edit` changes its settings, and no new one is written")
     return form.template
 
 

@@ -295,7 +295,7 @@ def test_what_a_server_cannot_be_told_is_refused_with_the_reason():
     servers.write("kserve", scenario(servers=2)) -> servers must be 1 for kserve
     servers.write("kserve", scenario(queue_limit=9)) -> queue_limit must be None
     servers.write("mosec", bs.SizeOrWait(8, 20))
-        -> a file for mosec must be yours...its settings can be edited
+        -> a file for mosec must be yours...`servers.edit` changes its settings
     servers.write("kserve", scenario(timeout_ms=9)) -> timeout_ms must be None
     servers.write("tritn", bs.SizeOrWait()) -> did you mean 'triton'
     servers.write("triton", bs.Continuous()) -> a rule for triton must be one for whole batches

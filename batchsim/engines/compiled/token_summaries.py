@@ -191,7 +191,7 @@ def _in_turn(columns: np.ndarray) -> Callable[[int], np.ndarray]:
     return draw
 
 
-def _fold(
+def _summed(
     scenario: Scenario, requests: int, streams: Any, skip: int, from_s: float, chunk: int,
     cancelled: threading.Event | None, again_s: np.ndarray = NONE,
 ) -> tuple[TokenTotal, np.ndarray]:  # fmt: skip
@@ -229,7 +229,7 @@ def _fold_replicas(
         ended_s = np.zeros(calls.shape[1])
         if rows.size:
             one = scenario.one, rows.size, _Drawn(part), int(np.searchsorted(rows, skip))
-            own, ended_s = _fold(*one, from_s, chunk, cancelled, calls[2])
+            own, ended_s = _summed(*one, from_s, chunk, cancelled, calls[2])
             total.add(own)
         stays.append((calls, ended_s))
     edges_s = np.array([from_s, max(total.last_s, from_s)])
@@ -249,7 +249,7 @@ def _fold_apart(
     for k in np.flatnonzero(sent.requests):
         own = _Apart(streams, requests, int(k), sent.end_s, cancelled)
         of_one = int(sent.requests[k]), own, int(sent.skipped[k]), sent.from_s
-        total.add(_fold(scenario.one, *of_one, chunk, cancelled)[0])
+        total.add(_summed(scenario.one, *of_one, chunk, cancelled)[0])
     return total
 
 
@@ -284,5 +284,5 @@ def summarise(
                 break
     else:
         from_s = begin_s(streams, requests, skip, chunk)
-    total, _ = _fold(scenario, requests, streams, skip, from_s, chunk, cancelled)
+    total, _ = _summed(scenario, requests, streams, skip, from_s, chunk, cancelled)
     return total.whole(requests - skip), TokenHistograms(*total.histograms)
