@@ -265,7 +265,7 @@ def _chunks_s(
     if fill is None:
         yield from map(on_grid, workload.chunks_s(seed, requests, chunk))
         return
-    from batchsim.engines.compiled.arrivals import add_up
+    from batchsim.engines.compiled.passes import add_up
 
     for begin in range(0, requests, chunk):
         size = min(chunk, requests - begin)

@@ -107,7 +107,7 @@ class Run:
         if not numba_is_loaded():
             return between_ms(log.arrival_s, self.finish_s)
         from batchsim.engines.compiled.columns import writable
-        from batchsim.engines.compiled.order import note_latencies
+        from batchsim.engines.compiled.passes import note_latencies
 
         latency_ms = np.empty(log.requests)
         note_latencies(*map(writable, (log.arrival_s, log.batch_index, log.batch_finish_s)), latency_ms)

@@ -61,7 +61,7 @@ class Sections:
         `gaps` between tokens are in the section in which they end, by `edges_s`.
         """
         from batchsim.engines.compiled.columns import writable  # Numba loads with it
-        from batchsim.engines.compiled.order import count_within
+        from batchsim.engines.compiled.passes import count_within
 
         def within(limits_ms: Sequence[float] | np.ndarray, column: str) -> np.ndarray:
             counts = np.empty((cuts.size - 1, len(limits_ms)), np.int64)

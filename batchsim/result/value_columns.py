@@ -106,7 +106,7 @@ class OrderStatistics:
         Values are in order in these buckets alone: the memory of others is not written.
         """
         from batchsim.engines.compiled.columns import writable  # Numba loads with it
-        from batchsim.engines.compiled.order import count_buckets
+        from batchsim.engines.compiled.passes import count_buckets
 
         low, high = float(self._values.min()), float(self._values.max())
         if not TINY < high - low < math.inf:  # the scale would overflow: all are in one bucket
@@ -119,7 +119,7 @@ class OrderStatistics:
 
     def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:
         """Return the values with that many smaller ones."""
-        from batchsim.engines.compiled.order import take_buckets
+        from batchsim.engines.compiled.passes import take_buckets
 
         of, begins, in_order, values = self._buckets
         buckets = begins.searchsorted(ranks, side="right") - 1
