@@ -98,6 +98,7 @@ def test_lengths_that_a_load_test_lacks_are_asked_for(cases):
         bs.calibrate(bs.load_test(*files), bs.Continuous(256))
 
 
+@pytest.mark.dear("a calibration: hundreds of runs of tokens are fitted to two stages")
 def test_the_names_of_the_frame_hold_out(cases):
     test = bs.load_test(*(cases / "f40" / f"{name}.json" for name in ("five", "ten", "fifteen")))
     frame = bs.calibrate(test, bs.Continuous(64), hold_out=[test.to_frame()["load"].iloc[1]]).to_frame()

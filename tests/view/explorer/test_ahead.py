@@ -33,6 +33,7 @@ def session(monkeypatch):
     return session
 
 
+@pytest.mark.dear("another process compiles the loop of tokens")
 def test_a_page_is_answered_while_another_process_compiles(session):
     shown, of_requests = threading.Event(), session.data
     session.subscribe("change", shown.set)
