@@ -30,8 +30,9 @@ OPTIONS = (
 )
 # A program of vLLM's engine, which no format reads, and what a refusal of it received.
 ENGINE = (
-    r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|tensorrtllm_backend|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
-    r"|\A(?>(?s:.*?)(?m:^)(import|from) )(?s:.*?)['\"](text-generation-launcher|vllm\W+serve)\b"
+    r"\b(AsyncEngineArgs|AsyncLLM(Engine)?|engine_kwargs|LLMConfig|MAX_NUM_SEQS['\"]?\s{0,9}(:|value\b))"
+    r"|\A(?>(?s:.*?)(?m:^)(import|from) )(?s:.*?)"
+    r"['\"](text-generation-launcher|tensorrtllm_backend|vllm\W+serve)\b"
 )
 IN_ENGINE = "an engine in a program, which batches inside: read it as a command, vllm serve MODEL --..."
 NO_MEMORY = "memory is unlimited without a number of blocks, or a model and a gpu"

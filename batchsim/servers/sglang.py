@@ -214,7 +214,8 @@ SERVER = Server(
     by_card=(("chunked_prefill_size",), (16.0, 24.0, 80.0, 180.0)),
     formats=(
         LINE.format(
-            "a command line of SGLang", "sglang-serve.sh", r"(?i:sglang)\w*[\"'}]* serve\b|\bsglang\.launch_server\b"
+            "a command line of SGLang", "sglang-serve.sh",
+            r"(?i:sglang)\w*[\"'}]* serve\b|\bsglang\.launch_server\b",
         ),
     ),
 )  # fmt: skip

@@ -70,7 +70,7 @@ def _complete(document: Document, words: str, text: str) -> None:
 
 
 LINE = CommandLine(
-    "tei", "text-embeddings-router", starts("text-embeddings-router", "text-embeddings-inference"),
+    "tei", "text-embeddings-router", starts(r"text-embeddings-router(?:-\d+)?", "text-embeddings-inference"),
     "model_id", short={"-p": "--port"}, dashes=False, prefixes=False, flags_as_variables=True,
     complete=_complete,
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Settings on a command line: the flags of a server, and its environment variables."""
 
+import itertools
 import json
 import re
 import shlex
@@ -9,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from batchsim._format import several
-from batchsim.servers.formats.containers import commands_of
+from batchsim.servers.formats.containers import END, commands_of
 from batchsim.servers.formats.document import Document, Node, Section, Source, place_in, refused
 from batchsim.servers.formats.keys import indent_of, table
 from batchsim.servers.formats.shell import Command, Word
@@ -22,8 +23,8 @@ FLAGS = "flags.csv"
 
 # Words in front of a command that is not run.
 ABOUT = re.compile(
-    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|command|type|cd|cp|mv|sed|git|cargo|ls|cat|chmod|ldd|source|test"
-    r"|docker (pull|push|rmi?|stop|logs|build|tag|image|manifest))\b|.* --(help|version)( |$)"
+    r"(sudo )?(echo|printf|p?kill|p?grep|pip3?|which|command|type|cd|cp|mv|sed|git|cargo|ls|cat|chmod|ldd"
+    r"|docker (pull|push|rmi?|stop|logs|build|tag|image|manifest))\b|[^;]* --(help|version)( |$)"
 )
 
 
@@ -48,9 +49,9 @@ def _line(text: str, command: Command) -> str:
 
 
 def _arguments(words: list[Word]) -> Iterator[Word]:
-    """Yield words without redirections."""
+    """Yield words without redirections, up to the end of a command."""
     after = ""
-    for word in words:
+    for word in itertools.takewhile(lambda word: word.raw != END, words):
         if not re.match(r"\d*[<>]", word.text) and not after.endswith((">", "<")):
             yield word
             after = ""
@@ -219,8 +220,12 @@ class CommandLine:
     def _arguments(self, command: Command) -> int | None:
         """Return the index of the first argument; None for another command."""
         line = " ".join(map(_opaque, command.words))
-        match = None if ABOUT.match(line) else next(iter([*re.finditer(self.starts, line)][::-1]), None)
-        if match is None:  # the last one, as a container's image stands in front of its command
+        match = None
+        for each in re.finditer(self.starts, line):
+            part = line.rfind(f"{END} ", 0, each.end())
+            if not ABOUT.match(line, part + 2 if part > 0 else 0):
+                match = each  # the last one, as a container's image stands in front of its command
+        if match is None:
             return None
         length = 0
         for place, word in enumerate(command.words):

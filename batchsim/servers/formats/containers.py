@@ -19,6 +19,7 @@ _TEMPLATED = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|---[^\n]*\n)*[ \t]*\{\{")  # f
 _SCALED = re.compile(r"^kind[ \t]*:[ \t]*(HorizontalPodAutoscaler|ScaledObject)\b", re.MULTILINE)
 OF_WORKERS = Node(0, 0, (0, 0))  # the replicas of those that a leader stands for
 MOST_MANIFESTS = 50  # in a script
+END = ";"  # of a command among those of a text
 _FILES = ("envFrom", "env_file")  # which set variables of a container
 ELSEWHERE = "variables of another file are not read, and may set more"
 OTHERS = "only the command of this file is read: the rest may set replicas and limits"
@@ -308,7 +309,8 @@ def _words(text: str, node: Node) -> list[Word]:
     if isinstance(node.value, list):
         return [_word(text, each) for each in node.items.values()]
     word = _word(text, node)
-    return [each for command in commands(word.raw, word.at, None, word.text) for each in command.words]
+    found, end = commands(word.raw, word.at, None, word.text), Word(END, END, word.at)
+    return [each for command in found for each in (*command.words, end)][:-1]
 
 
 def _word(text: str, node: Node) -> Word:
