@@ -464,6 +464,18 @@ def test_the_book_shows_one_figure_alone_with_a_lessons_numbers(opened):
         assert page.evaluate(limits) == [10, 6310]  # twice what one server carries
 
 
+def test_a_page_that_frames_a_figure_stays_where_its_reader_is(browser, file, tmp_path):
+    source = f"{file.as_uri()}#views=latency&controls=max_wait_ms&max_wait_ms=3"
+    framed = tmp_path / "lesson.html"
+    framed.write_text(f'<div style="height:3000px"></div><iframe src="{source}" height="500"></iframe>')
+    page = browser.new_page(viewport=WIDE)
+    page.goto(framed.as_uri())
+    page.frame_locator("iframe").locator("#choose .numbers").wait_for()
+    page.wait_for_timeout(200)
+    assert page.evaluate("scrollY") == 0
+    page.close()
+
+
 def test_slides_show_the_game_alone(opened):
     with opened(fragment="#player") as page:
         page.locator("#player button").wait_for()

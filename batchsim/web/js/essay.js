@@ -204,6 +204,8 @@ function scrub(node, figure) {
   });
 }
 
+const isAlone = () => document.documentElement.classList.contains("alone");
+
 /** Keep the figure's setting in the address; take it from there, each value as the nearest valid one. */
 function link(figure, host) {
   const note = element("p", { className: "note-of-link", attributes: { role: "status" } });
@@ -221,12 +223,12 @@ function link(figure, host) {
     note.textContent = notes.length ? `The link has values out of range: ${notes.join("; ")}.` : "";
     if (!named.length) return;
     figure.move();
-    host.scrollIntoView();
+    if (!isAlone()) host.scrollIntoView(); // else a page that frames the figure would scroll, too
   };
   host.prepend(note);
   figure.onsettle = () => {
     const parts = figure.controls.map((name) => `${name}=${figure.values[name] === Infinity ? "inf" : figure.values[name]}`);
-    if (figure.touched && !document.documentElement.classList.contains("alone")) history.replaceState(null, "", `#${parts.join("&")}`);
+    if (figure.touched && !isAlone()) history.replaceState(null, "", `#${parts.join("&")}`);
   };
   addEventListener("hashchange", read);
   read();
