@@ -3,21 +3,27 @@
 import pytest
 
 from browser.panel import PANEL, eventually
+from browser.servers import running
 from browser.test_tokens import SWITCH
 
 # What a reader sees of a run: how visible each part is.
 SEEN = """() => [...document.querySelectorAll(
     ".batchsim-screen, .batchsim-numbers, .batchsim-code, .batchsim-told, .batchsim-moment, .batchsim-player"
 )].filter((part) => part.checkVisibility()).map((part) => Number(getComputedStyle(part).opacity))"""
+RULE = ".batchsim-knob-rule select"
 COVER, NUMBERS = ".batchsim-cover", ".batchsim-numbers"
 FIGURES = f"{NUMBERS} b"
 ANSWER_S = 6  # less than the loops of tokens take to compile in a process beside
 
 
 @pytest.mark.alone
-def test_while_something_compiles_all_of_the_setting_before_is_dimmed(lab, opened, tmp_path):
-    fresh = f"import os\nos.environ['NUMBA_CACHE_DIR'] = {str(tmp_path)!r}"
-    with opened(lab, fresh, PANEL, alone=True) as panel:
+@pytest.mark.parametrize("kind", ["lab", "app"])
+def test_while_something_compiles_all_of_the_setting_before_is_dimmed(
+    kind, browser, opened, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
+    cells = () if kind == "app" else (PANEL,)
+    with running(kind, tmp_path / "server") as server, opened(server, *cells, alone=True) as panel:
         page, tokens, requests = panel.page, panel.page.locator(SWITCH).last, panel.page.locator(SWITCH).first
 
         def dimmed():
@@ -32,6 +38,10 @@ def test_while_something_compiles_all_of_the_setting_before_is_dimmed(lab, opene
         requests.click()  # is answered while the process compiles
         assert eventually(lambda: not any(dimmed()), ANSWER_S)
         assert page.locator(FIGURES).all_inner_texts() == of_requests
+        page.locator(RULE).select_option(label="Rule: adaptive batching (BentoML)")
+        assert eventually(lambda: all(dimmed()), ANSWER_S)
+        page.locator(RULE).select_option(label="Rule: size or wait (textbook, Triton, TensorFlow Serving)")
+        assert eventually(lambda: not any(dimmed()), ANSWER_S)
         tokens.click()
         assert eventually(lambda: all(dimmed()), ANSWER_S)
         assert eventually(lambda: not any(dimmed()))

@@ -17,7 +17,7 @@ from runs import in_python
 
 import batchsim as bs
 from batchsim.engines import draws
-from batchsim.engines.compiled import engine, grid_loops, grid_runs
+from batchsim.engines.compiled import engine, grid_loops, grid_runs, jit
 from batchsim.engines.draws import draw
 from batchsim.engines.log import CANCELLED
 from batchsim.result import Result, Run
@@ -444,6 +444,18 @@ def test_when_one_setting_fails_the_others_are_stopped():
     assert all(each.is_set() for each in stopped)
     with pytest.raises(InterruptedError):
         grid_runs.in_threads(SMALL, lambda job: (CANCELLED.get().set(), surface_of_one()), [1])
+
+
+def test_a_caller_hears_of_a_loop_that_a_thread_compiles():
+    def loop():
+        return 1
+
+    loop.__module__ = "batchsim.engines.a_loop"
+    compiled, heard = jit.compiled_uncached(loop), []
+    grid_runs.in_threads(SMALL, int, [1])  # from now on, threads alone run such jobs
+    with jit.announcing(heard.append):
+        assert grid_runs.in_threads(SMALL, lambda _: compiled(), [1, 2]) == [1, 1]
+    assert heard
 
 
 def surface_of_one():

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -229,15 +230,13 @@ def in_threads(scenario: Scenario, task: Callable[[Job], Done], jobs: Sequence[J
     _ran.add(loop)
     cancelled = threading.Event()
 
-    def stoppable(job: Job) -> Done:
-        token = CANCELLED.set(cancelled)
-        try:
-            return task(job)
-        finally:
-            CANCELLED.reset(token)
+    def stoppable(context: Context, job: Job) -> Done:
+        context.run(CANCELLED.set, cancelled)
+        return context.run(task, job)
 
+    contexts = [copy_context() for _ in jobs]  # the caller hears of other loops that a thread compiles
     try:
-        return [*first, *_threads(os.getpid()).map(stoppable, jobs[here:])]
+        return [*first, *_threads(os.getpid()).map(stoppable, contexts, jobs[here:])]
     except BaseException:
         cancelled.set()  # the others stop at their next slice
         raise

@@ -121,7 +121,7 @@ def run(
     workload, whole = scenario.workload, scenario.tokens is None
     if lacks_others(scenario):  # not long
         count = min(requests, FEW_REQUESTS) if whole else requests
-        return ViewData(simulated(scenario, count, seed)[0], **objectives_ms)  # type: ignore[arg-type]
+        return _added_up(ViewData(simulated(scenario, count, seed)[0], **objectives_ms))  # type: ignore[arg-type]
     requests = min(requests, MOVING) if moving and not whole else requests
     count = min(requests, CURVE_REQUESTS[scenario.replicas > 1]) if whole and steady(workload) else requests
     key = "curve", at_any_load(scenario), count, seed
@@ -132,7 +132,14 @@ def run(
         theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
     result, _ = simulated(scenario, requests, seed)
     found = heat_map(scenario, requests, seed, stored, knobs, moving, metric, objectives_ms)
-    return ViewData(result, curve=curve(), theory=theory, surface=found, **objectives_ms)  # type: ignore[arg-type]
+    data = ViewData(result, curve=curve(), theory=theory, surface=found, **objectives_ms)  # type: ignore[arg-type]
+    return _added_up(data)
+
+
+def _added_up(data: ViewData) -> ViewData:
+    """Return data whose numbers are there: a loop that they need is compiled before anything is drawn."""
+    assert data.summary
+    return data
 
 
 def heat_map(

@@ -90,6 +90,70 @@ def test_what_another_process_has_compiled_is_no_longer_missing(tmp_path):
     assert (*process.communicate(), process.returncode) == ("0\n0\n[]\n", "", 0)
 
 
+EACH_CONTROL = """
+    import os, sys, threading
+    from types import SimpleNamespace
+
+    import batchsim as bs
+    from batchsim.engines.compiled.backend import Listener, register
+    from batchsim.view.explorer import ahead
+    from batchsim.view.explorer.kinds import CONTROLS
+
+    TYPED = {
+        "queue_limit": 5, "timeout_ms": 9, "priorities": ((1, 0.2), (2, 0.8)), "padding": (8, 32, 64),
+        "lengths": (128, 512), "devices": 1, "watts": ((0, 60), (8, 300)), "captured": (1, 2, 4, 8),
+    }
+    compiled, never = [], threading.Event()
+
+    class Compiled(Listener):
+        def on_start(self, event):
+            pass
+
+        def on_end(self, event):
+            name = event.data["dispatcher"].py_func.__module__
+            if name.startswith("batchsim") and sys.exc_info()[0] is None:
+                compiled.append(name)
+
+    panel = bs.explore(requests=300, link="mode=" + os.environ["MODE"])
+    session, first = panel.session, panel.state
+    ahead.begin = lambda *_: SimpleNamespace(wait=never.wait)
+    panel.screen.width_px, panel.screen.height_px = 900, 640
+    register("numba:compile", Compiled())
+
+    def moved():
+        for name, control in CONTROLS.items():
+            if control.kind == "choice" and name in first.kind.controls and control.page:
+                for value in first.kind.options.get(name, control.bounds["options"]):
+                    yield first.replace(**first.kind.changes(first, name, value))
+            elif name in TYPED and name in first.kind.controls:
+                yield first.replace(**{name: TYPED[name]})
+            elif name in first.kind.controls and control.slider:
+                yield first.replace(**{name: control.slider.value(control.slider.steps // 3)})
+        yield from (state for mode, state in session.left.items() if mode != first.mode)
+
+    clicked = waited = 0
+    for state in moved():
+        try:
+            session.move_to(state)
+        except ValueError:  # such as a table without points
+            continue
+        clicked, waited = clicked + 1, waited + session.wait.busy
+        if session.data_state != state and not session.wait.text:
+            print("not dimmed:", state.to_link())
+        session.move_to(first)
+        if session.data_state != first or session.wait.text:
+            print("not answered after", state.to_link())
+    print(clicked > 90, waited > 2, compiled)
+"""
+
+
+@pytest.mark.rare("compiles all that an explorer needs")
+@pytest.mark.parametrize("mode", DEFAULTS)
+def test_each_control_that_may_compile_is_dimmed_and_a_click_back_is_answered(mode, tmp_path):
+    process = in_python(EACH_CONTROL, NUMBA_CACHE_DIR=str(tmp_path), MODE=mode)
+    assert (process.communicate()[0], process.returncode) == ("True True []\n", 0)
+
+
 def test_the_next_clicks_are_states_that_the_explorer_offers():
     assert {state.mode for state in ahead.NEXT.values()} == {*DEFAULTS}
 

@@ -9,6 +9,7 @@ import pytest
 from hands import looked_at
 
 import batchsim as bs
+from batchsim.result import Result
 from batchsim.view.explorer.kinds import relevant
 from batchsim.view.explorer.runs import COLUMNS, MOVING, TOKEN_AXES, Stored, axis, run, sizes, waits
 from batchsim.view.explorer.state import State
@@ -30,6 +31,13 @@ def test_the_run_the_map_and_the_curve_are_of_the_same_traffic():
     at = bs.simulate(SCENARIO.replace(rate_per_s=data.curve.x_values[3].item()), 200)
     assert data.curve.ttft_p99_ms[3] == at.percentile(99, column="ttft_ms")
     assert (data.ttft_ms, data.tpot_ms) == (700, 40)
+
+
+def test_the_numbers_of_a_run_are_there_before_it_is_drawn(monkeypatch):
+    data, asked = data_of(Stored()), []
+    monkeypatch.setattr(Result, "summary", lambda *given: asked.append(given))
+    assert data.summary["served"] == 200
+    assert not asked
 
 
 def test_a_drag_takes_fewer_requests_and_its_end_all():
