@@ -54,6 +54,13 @@ def test_parsers_of_servers_files_are_loaded_as_a_file_needs_them():
     assert loaded_by(code + "bs.servers.parse('batchSize: 8')\nassert 'yaml' in sys.modules") == "[]"
 
 
+def test_the_explorer_draws_without_pandas_which_a_browser_takes_long_to_load():
+    assert (
+        loaded_by("import batchsim as bs\nbs.explore(requests=500)")
+        == "['numba', 'matplotlib', 'ipywidgets']"
+    )
+
+
 def test_looking_around_loads_nothing_heavy():
     assert loaded_by("import batchsim\nassert 'plot' in dir(batchsim)") == "[]"
 

@@ -8,7 +8,6 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
@@ -21,6 +20,8 @@ from batchsim.view.pictures.view import FROM_DATA
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
+    import pandas
+
     from batchsim.study.capacity import Capacity
     from batchsim.study.recommendation import Recommendation
 
@@ -52,6 +53,8 @@ def frontier(
     >>> frontier(sweep(scenario, {"max_batch_size": [8, 16, 32]}, 2000, progress=False))
     <Picture size 760x520 with 1 Axes>
     """
+    import pandas  # half a second, which the explorer's first picture does without
+
     best, front, x = None, None, "saturation_per_s"
     if isinstance(settings, pandas.DataFrame):
         figures.check_columns(settings, "requests")
@@ -207,12 +210,12 @@ def capacity_curves(
     return drawn_on
 
 
-def _feasible(frame: pandas.DataFrame, value: str) -> np.ndarray:
+def _feasible(frame: "pandas.DataFrame", value: str) -> np.ndarray:
     there = np.isfinite(frame[value].to_numpy(float))
     return there & (frame["infeasible"] == "").to_numpy() if "infeasible" in frame else there
 
 
-def _band(frame: pandas.DataFrame, value: str) -> tuple[np.ndarray, np.ndarray] | None:
+def _band(frame: "pandas.DataFrame", value: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the ends of the 95 % intervals; the p99 of all requests has that of the served if all are."""
     key = "p99_ms" if value == "p99_all_ms" else value
     if f"{key}_low" not in frame:
@@ -222,7 +225,7 @@ def _band(frame: pandas.DataFrame, value: str) -> tuple[np.ndarray, np.ndarray] 
     return np.where(same, low, math.nan), np.where(same, high, math.nan)
 
 
-def _undominated(frame: pandas.DataFrame, value: str) -> np.ndarray:
+def _undominated(frame: "pandas.DataFrame", value: str) -> np.ndarray:
     """Return which rows no other dominates, being as good in everything and better in something."""
     costs = np.stack([frame[value], -frame["saturation_per_s"], frame.get("servers", frame[value])], axis=-1)
     better = [((costs <= row).all(axis=1) & (costs < row).any(axis=1)).any() for row in costs]

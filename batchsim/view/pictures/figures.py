@@ -3,10 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -17,6 +16,9 @@ from batchsim import _check, _format
 from batchsim.view.pictures.picture import Picture, is_light, styled
 from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart, below, leave
 from batchsim.view.theme import COMPONENTS, LIGHT
+
+if TYPE_CHECKING:
+    import pandas
 
 FONT, SMALL, LINE = 11, 9, 1.3  # points
 SIZE, DPI = (7.6, 5.2), 100  # inches, and pixels in one
@@ -206,9 +208,10 @@ def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = 
     ax.invert_yaxis()
 
 
-def draw_table(table: pandas.DataFrame, columns: Sequence[str], answer: str = "") -> Picture:
+def draw_table(table: "pandas.DataFrame", columns: Sequence[str], answer: str = "") -> Picture:
     """Return a picture of some columns of a table side by side; `answer` is the row to highlight.
 
+    >>> import pandas
     >>> draw_table(pandas.DataFrame({"p99 (ms)": [34, 23]}, index=["today", "no wait"]), ["p99 (ms)"])
     <Picture size 800x158 with 1 Axes>
     """
