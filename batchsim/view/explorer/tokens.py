@@ -363,8 +363,7 @@ class TokenGeneration(Kind):
     def run(
         self, state: State, scenario: Scenario, requests: int, stored: Stored, moving: bool
     ) -> ViewData:  # fmt: skip
-        names = "ttft", "tpot", "itl"
-        objectives_ms = {f"{name}_ms": getattr(state, f"{name}_objective_ms") for name in names}
+        objectives_ms = {f"{it}_ms": getattr(state, f"{it}_objective_ms") for it in ("ttft", "tpot", "itl")}
         knobs = MAPS[state.token_map] if state.batching == "continuous" else None  # the rule's own
         return run(scenario, requests, state.seed, stored, knobs, moving, state.map_metric, **objectives_ms)
 

@@ -11,7 +11,6 @@ from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
 
 DASHES = {"energy": "-", "cost": DASHED}
-RUN = "\N{BLACK DIAMOND}"  # as the marks of the run
 
 
 class CostView(View):
@@ -23,10 +22,9 @@ class CostView(View):
 
     def make(self) -> None:
         for ax in self.axes:
-            ax.set_xscale("log")
+            ax.set(xscale="log", xlabel="batch size")
             ax.minorticks_off()
             ax.xaxis.set_major_formatter(tick)
-            ax.set(xlabel="batch size")
         self.looks = {kind: self.style("now", dashes) for kind, dashes in DASHES.items()}
         self.lines = {kind: self.line(self.ax, 3, **look) for kind, look in self.looks.items()}
         diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
@@ -61,7 +59,7 @@ class CostView(View):
         self.label(self.ax.yaxis, f"per {found.unit}, alone = 100%")
         dot = [("this run, with its idle time", self.dot)] * self.large
         self.legend(self.ax, [*((kind, self.looks[kind]) for kind in found.each), *dot])
-        words = [f"{RUN} {kind} {found.words(kind, cost)}" for kind, cost in found.run.items()]
+        words = [f"\N{BLACK DIAMOND} {kind} {found.words(kind, cost)}" for kind, cost in found.run.items()]
         self.write(self.costs, "\n".join(words) * self.large, 1, 1, up=-0.2)
         if self.time is not None:
             self.time.set_data(found.sizes, found.ms)
@@ -72,7 +70,7 @@ class CostView(View):
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         found = costs_of(data.result)
         at = int(np.abs(np.log(found.sizes / max(x, 1))).argmin())
-        costs = [found.words(kind, each[at]) for kind, each in found.each.items()]
+        costs = (found.words(kind, each[at]) for kind, each in found.each.items())
         said = ", ".join([f"{duration(float(found.ms[at]))} each", *costs])
         return Spot(self.KEY, f"Batches of {found.sizes[at]:,} without a pause: {said}")
 
@@ -81,7 +79,8 @@ class CostView(View):
         for kind, each in found.each.items() if data.summary["served"] else ():
             best = int(each.argmin())
             run, alone, least = (found.words(kind, it) for it in (found.run[kind], each[0], each[best]))
-            share = percent(each[best] / each[0])
-            full = f"in full batches of {found.sizes[best]:,}, {least}, {share} of that"
+            full = (
+                f"in full batches of {found.sizes[best]:,}, {least}, {percent(each[best] / each[0])} of that"
+            )
             said.append(f"The {kind} is {run} in this run; alone, {alone}; {full}.")
         return said

@@ -86,11 +86,7 @@ class StepsView(StepMomentView, StackedView):
         # From the bottom up: every step has tokens of answers.
         bars = {name: (PHASES[name].colour, "") for name in ("decode", "prefill")}
         self.add_bars(self.ax, bars | {"padding": ("grey", FILLS["padding"].hatch)})
-        self.rung: Style = self.style("soft") | {
-            "linestyle": "none",
-            "marker": "_",
-            "markersize": 0.8 * self.em,
-        }
+        self.rung: Style = self.style("soft", "none") | {"marker": "_", "markersize": 0.8 * self.em}
         # Beside the seats, of which there are fewer than tokens; a small view has tokens alone.
         lowest = self.axes[-1]
         self.rungs = self.line(lowest, 4, transform=lowest.get_yaxis_transform(), **self.rung)

@@ -72,8 +72,7 @@ class PlayPage(Page):
             return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")
         hide(self.back, self.filming or bool(session.cover))
-        shows = self.filming and data is not None and self._load(data, session.style.server)
-        if not shows:
+        if not (self.filming and data is not None and self._load(data, session.style.server)):
             if player.playing:
                 player.pause()
             player.shown = False
