@@ -7,6 +7,7 @@ So it needs a web server for files, and no other host.
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,9 @@ def main(site: Path, pyodide: str = "", *runs: str) -> None:
         shutil.rmtree(site, ignore_errors=True)
         options = f"--output-dir={site}", "--apps=lab", "--no-unused-shared-packages", "--no-sourcemaps"
         run("jupyterlite_core.app", "build", *options, cwd=lite)
+    for font in site.glob("build/fa-*"):
+        if font.suffix != ".woff2":  # which every browser with WebAssembly reads
+            font.unlink()
     add_first_cell(site)
 
 
@@ -101,6 +105,7 @@ def runtime(folder: Path, pyodide: str, runs: tuple[str, ...]) -> list[str]:
     for name in CORE:
         (folder / name).write_bytes(content(pyodide + name))
     released, kept = lock["packages"], {}
+    released["ssl"]["depends"] = []  # what `pack` leaves of it needs no OpenSSL
     for name in needed(COMPILED, released):
         entry = kept[name] = released[name]
         (folder / entry["file_name"]).write_bytes(content(pyodide + entry["file_name"], entry["sha256"]))
@@ -108,9 +113,12 @@ def runtime(folder: Path, pyodide: str, runs: tuple[str, ...]) -> list[str]:
         name = path.name.split("-")[0].replace("_", "-")
         kept[name] = {
             "name": name, "version": path.name.split("-")[1], "file_name": path.name, "install_dir": "site",
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "package_type": "package", "depends": [],
-            "imports": [name.replace("-", "_")], "unvendored_tests": False,
+            "package_type": "package", "depends": [], "imports": [name.replace("-", "_")],
+            "unvendored_tests": False,
         }  # fmt: skip
+    pack(lock["info"]["python"], *folder.glob("*.whl"), *folder.glob("*.zip"))
+    for entry in kept.values():
+        entry["sha256"] = hashlib.sha256((folder / entry["file_name"]).read_bytes()).hexdigest()
     lock["packages"] = kept
     (folder / "pyodide-lock.json").write_text(json.dumps(lock), "utf-8")
     return sorted({*COMPILED, *KERNEL, *PURE, "batchsim"})
@@ -132,6 +140,18 @@ def needed(names: tuple[str, ...], packages: dict) -> list[str]:
         asked = (each.replace("_", "-") for each in packages[name]["depends"])
         found += [each for each in asked if each not in found]
     return found
+
+
+def pack(version: str, *archives: Path) -> None:
+    """Pack archives by a Python of Pyodide's version, whose bytecode it reads; else by this one."""
+    version = version.rpartition(".")[0]
+    options = {"env": {"PYENV_VERSION": version, **os.environ}}  # by which pyenv finds it
+    python = sys.executable if sys.version.startswith(f"{version}.") else f"python{version}"
+    probe = [python, "-c", ""]
+    if not shutil.which(python) or subprocess.run(probe, stderr=subprocess.DEVNULL, **options).returncode:
+        print(f"No python{version}: a browser compiles Python's sources at each visit, some seconds.")
+        python = sys.executable
+    subprocess.run([python, HERE / "pack.py", version, *archives], check=True, **options)
 
 
 def wheels(folder: Path, runs: tuple[str, ...]) -> list[Path]:

@@ -3,6 +3,9 @@
 import contextlib
 import io
 import json
+import subprocess
+import sys
+import zipfile
 
 import nbformat
 import pytest
@@ -14,7 +17,7 @@ from browser.servers import ROOT
 
 LESSONS = [path.stem for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))]
 ASKS = "bs.device.load_model('mlp')", "bs.teaching.join('http://class:8888/')"
-PLACE = "import sys; print(sys.platform)"
+PLACE = "import sys; print(sys.platform, 'pandas' in sys.modules)"
 GOLDEN = """
 golden = {"__name__": "golden"}
 exec(source, golden)
@@ -58,6 +61,24 @@ def page(request, browser, site):
     assert not elsewhere
 
 
+@pytest.mark.parametrize(
+    ("version", "held"),
+    [("{}.{}".format(*sys.version_info), ["tool.pyc"]), ("3.0", ["tool.py"])],
+    ids=["of_this_python", "of_another"],
+)
+def test_an_archive_is_packed_with_bytecode_of_one_version_and_without_the_unused(tmp_path, version, held):
+    archive = tmp_path / "tool-1-py3-none-any.whl"
+    with zipfile.ZipFile(archive, "w") as wheel:
+        for name in "tool.py", "tool.pyi", "numpy/_core/include/numpy.h":
+            wheel.writestr(name, "print(6 * 7, __file__)" if name == "tool.py" else "")
+    subprocess.run([sys.executable, ROOT / "docs" / "lite" / "pack.py", version, archive], check=True)
+    assert [each.name for each in tmp_path.iterdir()] == [archive.name]
+    assert zipfile.ZipFile(archive).namelist() == held
+    code = f"import sys; sys.path[:] = [{str(archive)!r}, *sys.path]; import tool"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert said.split() == ["42", f"{archive / held[0]}"]
+
+
 def wrong(outputs):
     return [each["evalue"] for each in outputs if each["output_type"] == "error"]
 
@@ -71,7 +92,7 @@ def test_the_explorer_comes_by_itself_and_a_slider_redraws_it(page, site):
     page.keyboard.press("ArrowRight")
     assert eventually(lambda: page.locator(EXPLORER).get_attribute("src") != before)
     page.wait_for_function(lite.IDLE)
-    assert page.evaluate(lite.ANSWER, PLACE) == "emscripten\n"
+    assert page.evaluate(lite.ANSWER, PLACE) == "emscripten False\n"
 
 
 @pytest.mark.alone

@@ -1,0 +1,77 @@
+"""Pack what a browser's Python loads: python3.12 docs/lite/pack.py 3.12 ARCHIVE...
+
+Each archive loses what nothing in the course reads. It gains bytecode if this Python has the given version,
+as a browser would compile the same sources at each visit. Of batchsim it keeps the sources, too.
+"""
+
+import sys
+import warnings
+from fnmatch import fnmatch
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
+from marshal import dumps
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+UNUSED = (
+    "*.a", "*.c", "*.h", "*.pxd", "*.pyi", "*.pyx",  # of those who compile extensions
+    "matplotlib/mpl-data/fonts/afm/*", "matplotlib/mpl-data/fonts/pdfcorefonts/*",  # a second of each visit
+    "matplotlib/mpl-data/fonts/ttf/DejaVuSerif*", "matplotlib/mpl-data/sample_data/*", "matplotlib/testing/*",
+    "_ssl.so", "ssl.py",  # a page has connections of its browser alone
+    "scipy/cluster/*", "scipy/datasets/*", "scipy/io/*", "scipy/misc/*", "scipy/odr/*",
+)  # fmt: skip
+RARE = (  # what a lesson may import, and the explorer's first picture does without
+    "fontTools/*", "prompt_toolkit/*", "pygments/lexers/*",
+    "scipy/[ino]*/*", "scipy/s[it]*/*", "scipy/spa*/*",
+)  # fmt: skip
+READ = ("batchsim*",)  # the startup file, too
+SITE, STDLIB = "/lib/python3.12/site-packages", "/lib/python312.zip"
+# Pyodide would load each extension module of a package with it; Python does when it is imported.
+LOADER, EAGER = "pyodide/_package_loader.py", b"if tag in EXTENSION_TAGS:\n        return "
+UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little")  # bytecode that no source is compared with
+
+
+def main(version: str, *archives: str) -> None:
+    """Pack each archive in its place."""
+    compiles = version == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    for path in map(Path, archives):
+        old = path.rename(path.with_name(f"old-{path.name}"))
+        with ZipFile(old) as source, ZipFile(path, "w", ZIP_DEFLATED, compresslevel=9) as packed:
+            for name in source.namelist():
+                if not matches(name, UNUSED):
+                    content = as_loaded(name, source.read(name))
+                    code = compiles and bytecode(name, content, STDLIB if "stdlib" in path.name else SITE)
+                    if code:
+                        packed.writestr(cache_from_source(name) if matches(name, READ) else f"{name}c", code)
+                    if not code or matches(name, READ):
+                        packed.writestr(name, content)
+        old.unlink()
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a name has one of the patterns of a shell."""
+    return any(fnmatch(name, each) for each in patterns)
+
+
+def as_loaded(name: str, content: bytes) -> bytes:
+    """Return a file's content, with extension modules that wait for their import."""
+    if name != LOADER:
+        return content
+    if EAGER + b"True" not in content:
+        raise ValueError(f"{LOADER} must have {EAGER!r}")
+    return content.replace(EAGER + b"True", EAGER + b"False")
+
+
+def bytecode(name: str, content: bytes, folder: str) -> bytes:
+    """Return the bytecode of a source that is often imported; nothing of other files."""
+    if not name.endswith(".py") or matches(name, RARE):
+        return b""
+    try:
+        code = compile(content, f"{folder}/{name}", "exec", dont_inherit=True)
+    except SyntaxError:  # a template
+        return b""
+    return UNCHECKED + source_hash(content) + dumps(code)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # of others' sources
+    main(*sys.argv[1:])
