@@ -103,10 +103,11 @@ def at_corner(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
 
 
 def lacks_others(scenario: Scenario) -> bool:
-    """Return whether only the run itself is shown: others would take minutes, or have no rate."""
+    """Return whether only the run itself is shown: others would take minutes, or lack a rate."""
     workload = scenario.workload
     has_rate = isinstance(workload, ClosedLoop) or 0 < workload.offered_per_s < math.inf
-    return bool(scenario.uncovered) or not has_rate
+    too_large = scenario.tokens is None and not scenario.full_batches_per_s  # all exceed a limit in units
+    return bool(scenario.uncovered) or not has_rate or too_large
 
 
 def run(

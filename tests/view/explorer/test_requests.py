@@ -162,6 +162,15 @@ def test_every_map_of_requests_with_sizes_has_numbers_before_a_limit_is_set(requ
     assert (panel.data.surface.x, panel.data.surface.y) == (MAPS[request_map] or bs.SizeOrWait.map_knobs)
 
 
+def test_requests_that_all_exceed_the_limit_in_units_are_explored_as_they_are_simulated():
+    rule = bs.SizeOrWait(8, 0, max_batch_units=150)
+    scenario = bs.Scenario(POISSON.with_sizes(bs.Uniform(160, 160)), rule, bs.Affine(2, 0.7))
+    panel = bs.explore(scenario, requests=60)
+    assert panel.result.scenario == scenario
+    assert panel.result.summary() == pytest.approx(bs.simulate(scenario, 60).summary(), nan_ok=True)
+    assert panel.status.value == ""
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_map_over_limits_has_the_p99_of_each_setting_by_itself(replicas):
     scenario = bs.Scenario(
