@@ -91,3 +91,21 @@ def test_settings_in_comments_have_lines_too():
 def test_a_config_equals_one_that_was_not_read():
     config = servers.parse("batchSize: 8\nminWorkers: 2")
     assert config == servers.config("torchserve", batchSize=8, minWorkers=2)
+
+
+def test_findings_print_for_people_and_for_programs():
+    scenario = bs.Scenario(bs.Poisson(500), bs.SizeOrWait(1, 0), bs.Affine(1.8874, 0.1438))
+    found = servers.lint(servers.config("kserve"), scenario)
+    text, page = repr(found), found._repr_html_()
+    for each in ("wait-default", "maxLatency=1", found[0].proof, found[0].gain):
+        assert each in text
+        assert each in page
+    assert found.to_frame()["code"].tolist() == ["wait-default"]
+    assert found.to_dict()["findings"][0]["change"] == {"maxLatency": 1}
+    assert "nothing found" in repr(servers.lint(servers.config("triton", max_batch_size=8), scenario))
+    assert found[0].code in str(found[0])
+    assert found[:1] == found.findings
+    table = found.settings()
+    assert table.settings.tolist() == ["as they are", found[0].advice]
+    assert table.p99_ms.tolist() == [found[0].value, found[0].changed_value]
+    assert table.outcome.tolist() == ["now", "wait-default"]
