@@ -17,6 +17,12 @@ from browser.servers import ROOT
 
 LESSONS = [path.stem for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))]
 ASKS = "bs.device.load_model('mlp')", "bs.teaching.join('http://class:8888/')"
+# As a browser's database refuses what its quota has no room for.
+FULL = """const { put } = IDBObjectStore.prototype;
+IDBObjectStore.prototype.put = function (...given) {
+    if (window.full) throw new DOMException('full', 'QuotaExceededError');
+    return put.apply(this, given);
+};"""
 PLACE = "import sys; print(sys.platform, 'pandas' in sys.modules)"
 GOLDEN = """
 golden = {"__name__": "golden"}
@@ -83,6 +89,7 @@ def wrong(outputs):
     return [each["evalue"] for each in outputs if each["output_type"] == "error"]
 
 
+@pytest.mark.dear("a browser's Python starts, and draws the explorer")
 def test_the_explorer_comes_by_itself_and_a_slider_redraws_it(page, site):
     page.goto(site)
     page.wait_for_selector(f"{EXPLORER}[data-frame]")
@@ -194,3 +201,19 @@ def test_where_storage_is_forbidden_an_exercise_runs_and_says_that_it_is_not_kep
     answer, kept = filled(page, site, *asks).values()
     assert "Right" in str(answer)
     assert "this browser stores no files" in str(kept)
+
+
+@pytest.mark.alone
+def test_where_storage_is_full_an_exercise_runs_and_the_page_says_that_it_is_not_kept(page, site):
+    page.add_init_script(FULL)
+    lite.open_notebook(page, site, "00-explorer")
+    page.evaluate("window.full = true")
+    asks = (
+        'from batchsim.teaching import check, progress\ncheck("05.1", 100 * (1 - 0.99**40))',
+        "print(progress())",
+    )
+    page.evaluate(FILL, cells_of(asks))
+    answer, kept = lite.run_all(page).values()
+    assert "Right" in str(answer)
+    assert "1 solved (1 try)" in str(kept)
+    assert "files and progress are not kept" in page.locator(".Toastify").inner_text()
