@@ -1,7 +1,8 @@
 """Pack what a browser's Python loads: python3.12 docs/lite/pack.py 3.12 ARCHIVE...
 
 Each archive loses what nothing in the course reads. It gains bytecode if this Python has the given version,
-as a browser would compile the same sources at each visit. Of batchsim it keeps the sources, too.
+as a browser would compile the same sources at each visit. It keeps the sources of batchsim, and the one that
+it changes, too: Pyodide's licence, the MPL, wants that.
 """
 
 import sys
@@ -23,10 +24,10 @@ RARE = (  # what a lesson may import, and the explorer's first picture does with
     "fontTools/*", "prompt_toolkit/*", "pygments/lexers/*",
     "scipy/[ino]*/*", "scipy/s[it]*/*", "scipy/spa*/*",
 )  # fmt: skip
-READ = ("batchsim*",)  # the startup file, too
 SITE, STDLIB = "/lib/python3.12/site-packages", "/lib/python312.zip"
 # Pyodide would load each extension module of a package with it; Python does when it is imported.
 LOADER, EAGER = "pyodide/_package_loader.py", b"if tag in EXTENSION_TAGS:\n        return "
+READ = ("batchsim*", LOADER)  # the startup file, too
 UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little")  # bytecode that no source is compared with
 
 
@@ -39,9 +40,11 @@ def main(version: str, *archives: str) -> None:
             for name in source.namelist():
                 if not matches(name, UNUSED):
                     content = as_loaded(name, source.read(name))
-                    code = compiles and bytecode(name, content, STDLIB if "stdlib" in path.name else SITE)
+                    is_zipped = "stdlib" in path.name  # it is not unpacked, and has no __pycache__ then
+                    code = compiles and bytecode(name, content, STDLIB if is_zipped else SITE)
                     if code:
-                        packed.writestr(cache_from_source(name) if matches(name, READ) else f"{name}c", code)
+                        beside = is_zipped or not matches(name, READ)
+                        packed.writestr(f"{name}c" if beside else cache_from_source(name), code)
                     if not code or matches(name, READ):
                         packed.writestr(name, content)
         old.unlink()
