@@ -44,11 +44,12 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def site(browser, tmp_path_factory):
-    """The site; its loops are those of requests alone, which build in seconds."""
+def site(request, browser, tmp_path_factory):
+    """The site; in `make test` with the loops of requests alone, which build in seconds."""
     if why := lite.missing():
         pytest.skip(why)
-    with lite.served(lite.built(tmp_path_factory.mktemp("lite") / "site", "requests")) as address:
+    runs = ["requests"] if "not alone" in request.config.option.markexpr else []
+    with lite.served(lite.built(tmp_path_factory.mktemp("lite") / "site", *runs)) as address:
         yield address
 
 
