@@ -288,7 +288,7 @@ class CommandLine:
             while following < len(words) and not re.match("--|-[A-Za-z]", words[following].text):
                 following += 1
             modelless = alone and self.model not in document.nodes  # so the last word may be the model
-            unknown = "optional" if modelless or following == place else "list"
+            unknown = "optional" if modelless or following < place + 2 else "list"
             takes, last = flags.get(flag.partition(".")[0], unknown), modelless and place + 1 == len(words)
             if given and takes != "switch":
                 self.put(document, flag, word.value.node(self.value(flag, text), word), values)
