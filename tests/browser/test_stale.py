@@ -8,8 +8,15 @@ from browser.test_tokens import SWITCH
 
 # What a reader sees of a run: how visible each part is.
 SEEN = """() => [...document.querySelectorAll(
-    ".batchsim-screen, .batchsim-numbers, .batchsim-code, .batchsim-told, .batchsim-moment, .batchsim-player"
+    ".batchsim-screen, .batchsim-numbers, .batchsim-code, .batchsim-told, " +
+    ".batchsim-moment, .batchsim-player > *"
 )].filter((part) => part.checkVisibility()).map((part) => Number(getComputedStyle(part).opacity))"""
+PLAY = PANEL.replace("(", "(play=True, ")
+FILM = ".batchsim-placed"
+LAYER = """(it) => {
+    const { backgroundColor, zIndex } = getComputedStyle(it);
+    return { color: backgroundColor, layer: Number(zIndex) };
+}"""
 RULE = ".batchsim-knob-rule select"
 COVER, NUMBERS = ".batchsim-cover", ".batchsim-numbers"
 FIGURES = f"{NUMBERS} b"
@@ -51,13 +58,18 @@ def test_while_something_compiles_all_of_the_setting_before_is_dimmed(
 
 
 def test_a_refused_value_dims_what_belongs_to_the_setting_before(lab, opened):
-    with opened(lab, PANEL) as panel:
+    with opened(lab, PLAY) as panel:
         cover = panel.page.locator(COVER)
+        panel.page.wait_for_selector(f"{FILM} canvas")
         assert cover.is_hidden()
         panel.kernel.run("panel.session.simulate, run = None, panel.session.simulate")
         panel.handle("max_wait_ms").press("ArrowRight")
         assert eventually(lambda: cover.inner_text() == "This is another setting")
         assert all(opacity < 0.5 for opacity in panel.page.evaluate(SEEN))
+        # The film hides the picture below it, which is dimmed, too, and not the words above it.
+        film, words = (panel.page.locator(each).evaluate(LAYER) for each in (FILM, COVER))
+        assert film["color"].startswith("rgb(")
+        assert film["layer"] < words["layer"]
         panel.kernel.run("panel.session.simulate = run")
         panel.handle("max_wait_ms").press("ArrowRight")
         assert eventually(cover.is_hidden)
