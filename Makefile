@@ -77,7 +77,7 @@ test: $(VENV)/.installed-test $(VENV)/pyodide lite-tools
 	@rm -f $(CPU_SECONDS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(MAKE) --no-print-directory --jobs=3 types plain units pages
+	$(MAKE) --no-print-directory --jobs=3 pages units plain types
 	$(BROWSER_ALONE) -k a_drag_through_50_values
 	$(NOTEBOOKS) $(QUICK)
 	@awk '{ s += $$1; n += $$2 } END { printf "%d tests: %d CPU seconds, besides notebooks and types\n", n, s }' $(CPU_SECONDS)
@@ -88,6 +88,7 @@ test-all: test
 	$(NOTEBOOKS) $(filter-out $(wildcard $(QUICK)),$(wildcard $(EXECUTED)))
 
 # Four of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
+# The browser's begin at once, as they take longest.
 types:
 	@$(BIN)/mypy
 
