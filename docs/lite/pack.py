@@ -7,6 +7,7 @@ it changes, too: Pyodide's licence, the MPL, wants that.
 
 import sys
 import warnings
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from marshal import dumps
@@ -38,16 +39,21 @@ def main(version: str, *archives: str) -> None:
         old = path.rename(path.with_name(f"old-{path.name}"))
         with ZipFile(old) as source, ZipFile(path, "w", ZIP_DEFLATED, compresslevel=9) as packed:
             for name in source.namelist():
-                if not matches(name, UNUSED):
-                    content = as_loaded(name, source.read(name))
-                    is_zipped = "stdlib" in path.name  # it is not unpacked, and has no __pycache__ then
-                    code = compiles and bytecode(name, content, STDLIB if is_zipped else SITE)
-                    if code:
-                        beside = is_zipped or not matches(name, READ)
-                        packed.writestr(f"{name}c" if beside else cache_from_source(name), code)
-                    if not code or matches(name, READ):
-                        packed.writestr(name, content)
+                for entry in entries(name, source.read(name), "stdlib" in path.name, compiles):
+                    packed.writestr(*entry)
         old.unlink()
+
+
+def entries(name: str, content: bytes, is_zipped: bool, compiles: bool) -> Iterator[tuple[str, bytes]]:
+    """Yield what an archive has of a file, with names; one that stays zipped has no __pycache__."""
+    if matches(name, UNUSED):
+        return
+    content, is_read = as_loaded(name, content), matches(name, READ)
+    code = bytecode(name, content, STDLIB if is_zipped else SITE) if compiles else b""
+    if code:
+        yield (f"{name}c" if is_zipped or not is_read else cache_from_source(name)), code
+    if is_read or not code:
+        yield name, content
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
