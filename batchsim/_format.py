@@ -210,6 +210,15 @@ def typed(value: float) -> str:
     return f"{value:.12g}"
 
 
+def as_typed(value: float) -> float:
+    """Return a number without the last digits that arithmetic left, as of seconds in milliseconds.
+
+    >>> 1000 * 0.0041, as_typed(1000 * 0.0041)
+    (4.1000000000000005, 4.1)
+    """
+    return float(typed(value))
+
+
 def unit_of(ms: float) -> tuple[str, float]:
     """Return the unit that suits a duration, and its milliseconds.
 
@@ -217,6 +226,15 @@ def unit_of(ms: float) -> tuple[str, float]:
     (('s', 1000.0), ('ms', 1.0), ('µs', 0.001))
     """
     return next((unit, size) for least, unit, size in UNITS if ms >= least)
+
+
+def rounded_unit_of(ms: float) -> tuple[str, float]:
+    """Return the unit that suits a duration once it is rounded to three digits, and its milliseconds.
+
+    >>> rounded_unit_of(999.4), rounded_unit_of(999.6)
+    (('ms', 1.0), ('s', 1000.0))
+    """
+    return unit_of(float(f"{ms:.2e}"))
 
 
 def duration(ms: float) -> str:
@@ -227,7 +245,7 @@ def duration(ms: float) -> str:
     """
     if not math.isfinite(ms):
         return fixed(ms)
-    unit, size = unit_of(float(f"{ms:.2e}"))  # after rounding
+    unit, size = rounded_unit_of(ms)
     return f"{fixed(ms / size)} {unit}"
 
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from batchsim import _check
-from batchsim._format import typed
+from batchsim._format import as_typed
 from batchsim.scenario.rules import LARGEST_BATCH, LearnedSizes, Rule, SizeOrWait
 from batchsim.servers.formats.python_calls import Callee, PythonForm
 from batchsim.servers.server import Server, ServerConfig, Words
@@ -42,7 +42,7 @@ def config(batch_size: int = LEARNED, slo_micros: int = 100_000) -> ServerConfig
 def _extras(target: ServerConfig) -> dict[str, Any]:
     if not isinstance(target.rule, LearnedSizes):
         return {}
-    return {"batch_size": LEARNED, "slo_micros": math.ceil(float(typed(target.rule.deadline_ms * 1000)))}
+    return {"batch_size": LEARNED, "slo_micros": math.ceil(as_typed(target.rule.deadline_ms * 1000))}
 
 
 FORM = PythonForm(

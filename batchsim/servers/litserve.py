@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from batchsim import _check
-from batchsim._format import typed
+from batchsim._format import as_typed
 from batchsim.scenario.rules import LARGEST_BATCH, CompetingWindows
 from batchsim.servers.formats.document import Document
 from batchsim.servers.formats.python_calls import ANY, Call, Callee, PythonForm
@@ -27,7 +27,7 @@ def litserve(max_batch_size: int = 1, batch_timeout: float = 0.0) -> CompetingWi
     """
     size = _check.whole("LitServe's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     wait_s = _check.real("LitServe's batch_timeout", batch_timeout, at_least=0)
-    return CompetingWindows(size, float(typed(1000 * wait_s)), POLL_MS)
+    return CompetingWindows(size, as_typed(1000 * wait_s), POLL_MS)
 
 
 def config(
@@ -44,7 +44,7 @@ def config(
     if timeout is False or timeout == -1:
         return ServerConfig("litserve", rule, workers)
     timeout_s = _check.real("LitServe's timeout", timeout, above=0)
-    return ServerConfig("litserve", rule, workers, timeout_ms=float(typed(1000 * timeout_s)))
+    return ServerConfig("litserve", rule, workers, timeout_ms=as_typed(1000 * timeout_s))
 
 
 def _settle(document: Document) -> None:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from batchsim import _check
-from batchsim._format import typed
+from batchsim._format import as_typed
 from batchsim.scenario.rules import LARGEST_BATCH, FrozenBatches, Rule, StalledBatches
 from batchsim.servers.formats.python_calls import Callee, PythonForm
 from batchsim.servers.server import Server, ServerConfig, Words
@@ -46,7 +46,7 @@ def ray_serve(
     """
     size = _check.whole("Ray Serve's max_batch_size", max_batch_size, at_most=LARGEST_BATCH)
     wait_s = _check.real("Ray Serve's batch_wait_timeout_s", batch_wait_timeout_s, at_least=0)
-    wait_ms = float(typed(1000 * wait_s))
+    wait_ms = as_typed(1000 * wait_s)
     _check.one_of("handler", handler, ("async", "blocking"))
     limit: dict[str, Any] = {}
     if batch_size_fn is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _check, _format
-from batchsim._format import typed
+from batchsim._format import as_typed
 from batchsim._kept import kept
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service, StepTime
 from batchsim.scenario.priorities import Shares
@@ -232,7 +232,7 @@ class Words:
         >>> Words("batchSize", "maxBatchDelay", whole=True).wait_of(2.5)
         3
         """
-        units = float(typed(wait_ms / self.wait_unit_ms))
+        units = as_typed(wait_ms / self.wait_unit_ms)
         return max(self.least, math.ceil(units)) if self.whole or units == int(units) else units
 
 

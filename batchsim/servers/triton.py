@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchsim import _check
-from batchsim._format import listed, typed
+from batchsim._format import as_typed, listed
 from batchsim.scenario.priorities import MOST
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, SizeOrWait
 from batchsim.servers.formats.document import Document, Node, Section, refused, replaced
@@ -169,7 +169,7 @@ def _level_limits(target: ServerConfig) -> dict[str, Any]:
     policies = {
         level: {
             "max_queue_size": of(target.queue_limit, level, 0),
-            "default_timeout_microseconds": math.ceil(float(typed(of(target.timeout_ms, level, 0) * 1000))),
+            "default_timeout_microseconds": math.ceil(as_typed(of(target.timeout_ms, level, 0) * 1000)),
             "timeout_action": of(target.timeout_action, level, "reject").upper(),
         }
         for level in range(1, last + 1)

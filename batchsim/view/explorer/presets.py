@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from batchsim._format import typed
+from batchsim._format import as_typed
 from batchsim.scenario import Scenario
 from batchsim.servers.files import has_rule, target_of, translated
 from batchsim.servers.registry import ALL
@@ -104,7 +104,7 @@ def axes(server: Server, scenario: Scenario, surface: Any) -> dict[str, list[Any
         now = getattr(rule, knob)
         if words.wait and knob in WORDS["wait"]:
             units = [words.wait_of(each) for each in values if math.isfinite(each)]
-            found[knob] = sorted({*(float(typed(each * words.wait_unit_ms)) for each in units), float(now)})
+            found[knob] = sorted({*(as_typed(each * words.wait_unit_ms) for each in units), float(now)})
         elif knob in (*WORDS["size"], *WORDS["budget"], *words.others):
             padded = scenario.service.padding or ()  # some servers require one of these
             found[knob] = sorted({each for each in values if not padded or each == now} | {now})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._check import LARGEST
-from batchsim._format import typed
+from batchsim._format import as_typed
 from batchsim._workers import threads
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.full_batches import mean_seconds
@@ -213,7 +213,7 @@ def axis(scenario: Scenario, name: str) -> tuple[Any, ...]:
         raise ValueError(f"a parameter on a heat map must have a slider, got {name}")
     low, high, step = parameter.slider
     places = {round(part * (high - low) / step) for part in np.linspace(0, 1, COLUMNS)}
-    values = (float(typed(low + place * step)) for place in sorted(places))
+    values = (as_typed(low + place * step) for place in sorted(places))
     return tuple(int(value) if parameter.kind == "whole" else value for value in values)
 
 

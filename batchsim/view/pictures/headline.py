@@ -5,7 +5,7 @@ from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
-from batchsim._format import duration, fixed, number, percent, typed_duration, unit_of
+from batchsim._format import duration, fixed, number, percent, rounded_unit_of, typed_duration
 from batchsim.result.metrics import DEVICE_WAIT, LATENCY, TPOT, TTFT, percentile_key
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import NAMED, ViewData
@@ -111,7 +111,7 @@ def latency_figure(data: ViewData, q: int, column: str = LATENCY) -> Figure:
     if math.isnan(value):
         reason = "there is none" if data.summary["served"] else "none is served"
         return Figure(name, "\N{EN DASH}", "", reason)
-    unit, ms = unit_of(float(f"{value:.2e}"))  # after rounding
+    unit, ms = rounded_unit_of(value)
     if math.isinf(value):
         return Figure(name, "∞", "", f"{percent(data.loss)} are lost", alert=missed)
 
