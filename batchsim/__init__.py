@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from batchsim import _check, _parts
+from batchsim import _check, _compat
 from batchsim._clock import later
-from batchsim._version import __version__ as __version__
+from batchsim._compat import __version__ as __version__
 from batchsim.batcher import InferenceBatcher, batch_inference
 from batchsim.engines.log import Status
 from batchsim.measured.load_commands import load_command
@@ -108,7 +108,7 @@ _ON_FIRST_USE = {
     "teaching": "teaching", "theory": "theory", "tune": "study.tune",
 }  # fmt: skip
 
-_parts.name_extras()
+_compat.name_extras()
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from batchsim._parts import MissingPart, need
+from batchsim._compat import MissingPart, need
 
 NEEDED = {"lab": "notebook", "app": "app"}  # the extras of commands to which the shell alone is no use
 

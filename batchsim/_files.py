@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from batchsim import _check
+from batchsim._compat import IN_BROWSER
 from batchsim._format import brief, size
-from batchsim._parts import IN_BROWSER
 
 IN_MEMORY = 2**26  # bytes buffered in memory; further ones go to disk
 LEFT_S = 3600.0  # no file takes that long to write: the process was killed

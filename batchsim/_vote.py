@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from batchsim._parts import need_computer
+from batchsim._compat import need_computer
 
 ADDRESS, STUDENT = "BATCHSIM_CLASS", "BATCHSIM_STUDENT"  # environment variables
 PATH = "/class/answers"

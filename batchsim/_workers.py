@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, Self
 
-from batchsim import _check, _parts
+from batchsim import _check, _compat
 
 SHOWN_S = 2.0  # a search that takes less shows no bar
 AHEAD = 64  # calls that an executor has at a time
@@ -34,7 +34,7 @@ class Here(Executor):
 
 def threads(workers: int | None, name: str, begin: Callable[..., Any] | None = None, *args: Any) -> Executor:
     """Return threads of this name, each of which begins with a call."""
-    return ThreadPoolExecutor(workers, name, begin, args) if not _parts.IN_BROWSER else Here()
+    return ThreadPoolExecutor(workers, name, begin, args) if not _compat.IN_BROWSER else Here()
 
 
 def check_executor(executor: Any) -> None:
@@ -56,7 +56,7 @@ def progress_bar(shown: bool, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a notebook without widgets shows the bar as text
         from tqdm.auto import tqdm
-    if _parts.IN_BROWSER:
+    if _compat.IN_BROWSER:
         tqdm.monitor_interval = 0  # its monitor is a thread
     return tqdm(disable=not shown or sys.stderr is None, **options)
 

@@ -9,7 +9,7 @@ from typing import Any
 from tornado.web import HTTPError, RequestHandler
 from traitlets import Unicode
 
-from batchsim import _parts
+from batchsim import _compat
 from batchsim._vote import ADDRESS, MEMBER, PATH, STUDENT
 from batchsim.app.access import ASKING, HEADERS, TokenAccess, name_of
 from batchsim.app.votes import Votes
@@ -124,7 +124,7 @@ class Teacher(Handler):
 
 def code(address: str) -> bytes:
     """Return an address as a QR code, in SVG."""
-    _parts.need("segno")
+    _compat.need("segno")
     import segno
 
     drawn = io.BytesIO()

@@ -20,8 +20,8 @@ from typer.core import TyperGroup
 
 import batchsim
 from batchsim import _check
+from batchsim._compat import MissingPart
 from batchsim._format import in_one_line
-from batchsim._parts import MissingPart
 from batchsim.cli.course import App, Book, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command, GroupedCommand

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import typer
 
-from batchsim import _check, _course, _format, _parts
-from batchsim._version import __version__
+from batchsim import _check, _compat, _course, _format
+from batchsim._compat import __version__
 from batchsim.cli.flags import OUTPUT, RUN, Command
 
 FOLDER = Path("batchsim-course")
@@ -33,7 +33,7 @@ class Lab(Command):
         _check.whole("--port", self.port, at_most=65_535)
         if self.notebooks and not self.notebooks.is_dir():
             raise ValueError(f"--notebooks must be a folder, got {self.notebooks}")
-        _parts.need("jupyterlab")
+        _compat.need("jupyterlab")
         if not self.notebooks:
             _copy()
         folder = (self.notebooks or FOLDER / "notebooks").resolve()
@@ -73,7 +73,7 @@ class App(Command):
 
     def run(self) -> None:
         _check.whole("--port", self.port, at_most=65_535)
-        _parts.need("voila")
+        _compat.need("voila")
         told = {"BATCHSIM_HOST": self.host, "PORT": str(self.port), "PAGES": str(self.pages)}
         # A page that fetches nothing from elsewhere, and its settings.
         places = dict.fromkeys(("JUPYTER_CONFIG_PATH", "JUPYTER_PATH"), str(SETTINGS / ".voila"))

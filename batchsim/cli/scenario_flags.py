@@ -10,8 +10,8 @@ import typer
 
 import batchsim as bs
 from batchsim import _check, _format
+from batchsim._compat import kept
 from batchsim._files import INPUT, SCENARIO_BYTES, text_of
-from batchsim._kept import kept
 from batchsim.cli import output, values
 from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured import sized_measurement

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._compat import kept
 from batchsim._format import duration, fixed, listed
-from batchsim._kept import kept
 from batchsim.device.replay import Replay, replay
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measured

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._compat import kept
 from batchsim._format import counted, duration
-from batchsim._kept import kept
 from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
 from batchsim.engines.log import Status

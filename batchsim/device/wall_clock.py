@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import later, on_grid
-from batchsim._parts import need_computer
+from batchsim._compat import need_computer
 from batchsim.batcher import InferenceBatcher
 from batchsim.engines.draws import Plan
 from batchsim.engines.log import Log, Status

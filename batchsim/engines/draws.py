@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from batchsim._clock import LATEST_S, check_time, on_grid
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.log import check_cancelled
 from batchsim.scenario import (
     ClosedLoop,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim._arrays import bincount, reduceat
 from batchsim._clock import between
+from batchsim._compat import bincount, reduceat
 from batchsim.engines.totals import BINS, binned, middles_s
 
 BLOCK = 512  # steps whose gaps share one time, in a log without rows of steps

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from batchsim._arrays import repeat
 from batchsim._clock import check_time
+from batchsim._compat import repeat
 
 
 class Status(IntEnum):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._arrays import bincount, repeat
+from batchsim._compat import bincount, repeat
 from batchsim.engines.draws import Plan
 from batchsim.engines.folded_log import BEFORE, FoldedLog, folded
 from batchsim.engines.log import Log

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from batchsim._arrays import reduceat
+from batchsim._compat import reduceat
 from batchsim.engines.draws import Plan, draw, path_draws
 from batchsim.engines.token_log import TokenLog, TokenPlan
 from batchsim.scenario import Continuous, Poisson, Scenario, Service, StepTime, Tokens, Trace

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._compat import kept
 from batchsim._files import replacing
 from batchsim._format import brief, brief_text, fixed, listed, percent
-from batchsim._kept import kept
 from batchsim.measured import fits
 from batchsim.measured import measurement_files as files
 from batchsim.measured.samples import LAGS, Summary, clipped, cv_of, lasting_noise, quiet, summary

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._arrays import repeat
+from batchsim._compat import repeat
 from batchsim.measured.measurement import Measured, pooled
 from batchsim.measured.samples import MEMORIES, autocorrelation, cv_of, lasting_noise
 from batchsim.scenario.service import Noise

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim._arrays import repeat
+from batchsim._compat import repeat
 from batchsim.engines.log import Log
 
 

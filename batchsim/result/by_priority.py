@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchsim._arrays import bincount
+from batchsim._compat import bincount
 from batchsim.result.intervals import metric_intervals
 from batchsim.result.metrics import COMPONENTS, DEVICE_WAIT, LATENCY, METRICS, Metrics
 from batchsim.result.run import Run

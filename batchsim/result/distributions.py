@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from batchsim._arrays import bincount, reduceat
+from batchsim._compat import bincount, reduceat
 from batchsim.engines.token_log import TokenLog
 from batchsim.result.result import Result
 from batchsim.scenario.rules import Trigger

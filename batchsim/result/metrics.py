@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import TokenTotals
 from batchsim.engines.totals import Histogram, Totals, percentiles

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchsim._arrays import reduceat
+from batchsim._compat import reduceat
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result.result import Result

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchsim._arrays import bincount
+from batchsim._compat import bincount
 from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.folded_log import FoldedLog
 from batchsim.engines.log import Log

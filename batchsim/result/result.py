@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import bincount
+from batchsim._compat import bincount, kept
 from batchsim._format import html_table
-from batchsim._kept import kept
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import TokenLog
 from batchsim.result import printing, timeseries

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchsim._clock import between_ms, later
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.draws import numba_is_loaded
 from batchsim.engines.log import Log, warmup_requests
 from batchsim.engines.totals import Totals

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._arrays import bincount, reduceat
 from batchsim._clock import in_ms
-from batchsim._kept import kept
+from batchsim._compat import bincount, kept, reduceat
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.log import Log, Status
 from batchsim.engines.totals import Totals, grouped

@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.result.metrics import LATENCY, Metric, metric, percentile_key
 from batchsim.result.run_length import BEYOND, FEW, REQUESTS, TAIL
 from batchsim.result.sample import Sample

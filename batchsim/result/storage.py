@@ -19,10 +19,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from batchsim import _check
-from batchsim._arrays import bincount, repeat
+from batchsim._compat import __version__, bincount, repeat
 from batchsim._files import RESULT_BYTES, json_of, opened, replacing
 from batchsim._format import in_one_line
-from batchsim._version import __version__
 from batchsim.engines.folded_log import BEFORE, SPAN, FoldedLog
 from batchsim.engines.log import Log, Status
 from batchsim.engines.token_log import (

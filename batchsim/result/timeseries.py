@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import reduceat, repeat
 from batchsim._clock import later
+from batchsim._compat import reduceat, repeat
 from batchsim.engines.autoscaling import replica_s
 from batchsim.engines.log import Status
 from batchsim.result.run import Run

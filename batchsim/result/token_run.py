@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import between_ms, in_ms, ms_on_grid, on_grid
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.folded_log import BEFORE, FoldedLog
 from batchsim.engines.gaps import GapFold, Gaps

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 
 TINY = 1e-300  # its inverse is finite
 COLUMNS = ("latency_ms", "ttft_ms", "tpot_ms")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim._kept import kept
+from batchsim._compat import kept
 
 LONGEST = 10_000_000  # units: sums of their squares still fit 64 bits
 FINE, COARSE = 1 << 13, 1 << 15  # lengths with a probability each, and ranges of longer ones

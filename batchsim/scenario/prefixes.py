@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._compat import kept
 from batchsim._format import brief
-from batchsim._kept import kept
 from batchsim.scenario.lengths import LONGEST
 
 MOST_GROUPS = 10_000_000

@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from batchsim import _check
+from batchsim._compat import kept
 from batchsim._files import replacing
-from batchsim._kept import kept
 from batchsim.scenario import printing, saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds

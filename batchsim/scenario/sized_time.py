@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import repeat
+from batchsim._compat import repeat
 from batchsim._format import brief
 from batchsim.scenario.lengths import LONGEST, whole_lengths
 from batchsim.scenario.parameters import LARGEST_BATCH

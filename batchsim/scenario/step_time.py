@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import bincount, repeat
+from batchsim._compat import bincount, repeat
 from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
 from batchsim.scenario.parameters import LARGEST_BATCH
 from batchsim.scenario.service import Service, next_size

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import bincount
+from batchsim._compat import bincount, kept
 from batchsim._files import File, naming
 from batchsim._format import brief, counted
-from batchsim._kept import kept
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.trace_files import Name, read_times_s
 from batchsim.scenario.workload import OpenLoop

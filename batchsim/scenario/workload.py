@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import repeat
+from batchsim._compat import repeat
 from batchsim.scenario.parameters import parameter, require
 from batchsim.scenario.traffic import Traffic
 

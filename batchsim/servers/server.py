@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchsim import _check, _format
+from batchsim._compat import kept
 from batchsim._format import as_typed
-from batchsim._kept import kept
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario, Service, StepTime
 from batchsim.scenario.priorities import Shares
 from batchsim.scenario.routing import MOST_REPLICAS

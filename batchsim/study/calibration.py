@@ -12,8 +12,8 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import on_grid
+from batchsim._compat import kept
 from batchsim._format import aligned, duration, fixed, listed, percent, rate
-from batchsim._kept import kept
 from batchsim.engines.estimates import run_s
 from batchsim.measured.load_stages import Stage
 from batchsim.measured.load_tests import TOOLS, LoadTest, load_test

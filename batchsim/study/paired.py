@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _format
-from batchsim._arrays import reduceat
+from batchsim._compat import reduceat
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import CYCLES, TAIL, run_length

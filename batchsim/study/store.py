@@ -34,9 +34,9 @@ import pyarrow.parquet
 import tomlkit
 
 from batchsim import _check
+from batchsim._compat import __version__
 from batchsim._files import SCENARIO_BYTES, TABLE_BYTES, bytes_of, remove_left, replacing, text_of
 from batchsim._format import brief, brief_text
-from batchsim._version import __version__
 from batchsim.scenario import Scenario, Trace
 from batchsim.scenario.toml import document, from_tables, toml_of
 from batchsim.study.grid import canonical

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from batchsim import _check
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result.metrics import OF_ENERGY
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario

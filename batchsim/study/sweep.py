@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim import _check
+from batchsim._compat import __version__
 from batchsim._format import rate
-from batchsim._version import __version__
 from batchsim._workers import check_executor, progress_bar, result_of, threads
 from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, check_memory, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchsim._clock import between_ms
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.draws import Streams, length_seeds
 from batchsim.engines.log import Status, warmup_requests
 from batchsim.engines.token_log import TokenPlan, TokenTotals

@@ -8,8 +8,8 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from batchsim import _course
+from batchsim._compat import __version__
 from batchsim._format import brief_text, in_one_line, several
-from batchsim._version import __version__
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
 from batchsim.teaching.progress_store import Record, read

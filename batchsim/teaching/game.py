@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._clock import on_grid
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.result import Result
 from batchsim.scenario import Affine, AtLeast, Scenario, SizeOrWait, Trace
 from batchsim.scenario.rules import rule as rule_api

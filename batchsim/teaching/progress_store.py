@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from batchsim import _check
+from batchsim._compat import __version__
 from batchsim._files import bytes_of, held, json_of, replacing
-from batchsim._version import __version__
 
 FORMAT, VERSION = "batchsim progress", 2  # files of version 1 have more fields, which are ignored
 LARGEST_FILE = 2**22  # bytes; a whole course is some 20 kB

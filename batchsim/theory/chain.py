@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, special
 
-from batchsim._arrays import bincount
+from batchsim._compat import bincount
 from batchsim.scenario import Noise
 from batchsim.theory import arrivals
 from batchsim.theory.answer import UnsolvedError

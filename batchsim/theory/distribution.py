@@ -20,7 +20,7 @@ import scipy  # its optimize is loaded where it is used: that takes a quarter of
 from numpy.polynomial import chebyshev
 from scipy import fft, special
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.theory.answer import UnsolvedError
 from batchsim.theory.arrivals import poisson, poisson_at, split
 from batchsim.theory.chain import Forming

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchsim._version import __version__
+from batchsim._compat import __version__
 from batchsim.measured.fits import fit
 from batchsim.measured.published import published_names, published_source
 from batchsim.scenario import RULES, Affine

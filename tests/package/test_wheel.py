@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from batchsim._parts import EXTRAS
+from batchsim._compat import EXTRAS
 from batchsim.web import wasm
 
 WHEELS, SDISTS = sorted(ROOT.glob("dist/*.whl")), sorted(ROOT.glob("dist/*.tar.gz"))

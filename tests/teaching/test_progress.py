@@ -11,7 +11,7 @@ import pytest
 import runs
 from places import DATA
 
-from batchsim import _version
+from batchsim import _compat
 from batchsim.teaching import EXERCISES, SERVICE, check, grading, predict, progress
 from batchsim.teaching import progress_store as store
 from batchsim.teaching.exercises.exercise import Exercise, Verdict
@@ -291,7 +291,7 @@ def test_a_file_of_another_version_stays_as_it_is(file, capsys):
     store.forget()
     lines = said(capsys, "01.1", 6000)
     assert lines[0].startswith("Not yet: ")
-    assert f"of version 3, of batchsim {_version.__version__}, and" in lines[1]
+    assert f"of version 3, of batchsim {_compat.__version__}, and" in lines[1]
     assert len(said(capsys, "01.1", 7)) == 2, "the hints go on"
     assert file.read_text() == before
     assert "of version 3" in repr(progress())

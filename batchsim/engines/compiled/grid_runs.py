@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from batchsim._arrays import bincount
 from batchsim._clock import LATEST_S, PER_S, check_time, in_ms, on_grid
+from batchsim._compat import bincount
 from batchsim._workers import threads
 from batchsim.engines.compiled import grid_loops, token_routed
 from batchsim.engines.compiled.columns import (

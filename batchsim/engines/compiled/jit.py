@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from batchsim._compat import IN_BROWSER
 from batchsim._files import TABLE_BYTES, bytes_of, opened
-from batchsim._parts import IN_BROWSER
 from batchsim.engines.compiled.backend import (
     DefaultOptions,
     Event,

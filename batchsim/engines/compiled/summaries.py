@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchsim._arrays import bincount
 from batchsim._clock import check_time
+from batchsim._compat import bincount
 from batchsim.engines.autoscaling import add_scaling
 from batchsim.engines.compiled import columns, levels, routed
 from batchsim.engines.compiled.columns import NONE, Batches, Cold, Costs, Devices, Requests

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import bincount
+from batchsim._compat import bincount
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.routing.routing import Loads, Routing
 from batchsim.scenario.rules.rule import helper

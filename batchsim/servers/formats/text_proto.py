@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.servers.formats.document import Document, Node, refused
 from batchsim.servers.formats.keys import Syntax, indent_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.result import Result
 from batchsim.result.comparison import compare
 from batchsim.scenario import ClosedLoop, Scenario

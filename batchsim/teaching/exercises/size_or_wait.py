@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import brentq
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.result import Result
 from batchsim.scenario import Poisson, Scenario, SizeOrWait
 from batchsim.scenario.rules import Trigger

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from batchsim import _parts
+from batchsim import _compat
 from batchsim._files import held
 from batchsim.engines.compiled import instants, token_instants
 from batchsim.engines.compiled.jit import is_kept
@@ -40,7 +40,7 @@ class Wait:
     def begin(self, text: str) -> None:
         """Show the text after `LATE_S`, unless the wait has ended by then."""
         self._stop()
-        if _parts.IN_BROWSER:  # nothing could be shown meanwhile
+        if _compat.IN_BROWSER:  # nothing could be shown meanwhile
             return
         # Not itself: the thread of a stopped timer may end after whoever waited was closed.
         self._timer = threading.Timer(LATE_S, _late, [weakref.ref(self), text])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from batchsim import scenario as sc
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.result import Result
 from batchsim.result.comparison import Difference
 from batchsim.scenario import ClosedLoop, Noise, OnOff, OpenLoop, Scenario, SizeOrWait

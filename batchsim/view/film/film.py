@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from batchsim import _check
-from batchsim._arrays import bincount
 from batchsim._clock import later
+from batchsim._compat import bincount, kept
 from batchsim._format import listed, number
-from batchsim._kept import kept
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.scenario.rules import Trigger

@@ -8,7 +8,7 @@ from enum import Enum
 from itertools import zip_longest
 from typing import Any
 
-from batchsim._arrays import bincount
+from batchsim._compat import bincount
 from batchsim._format import counted, percent
 from batchsim.result import Result
 from batchsim.scenario import Continuous, Scenario

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchsim._compat import kept
 from batchsim._format import counted, duration, listed
-from batchsim._kept import kept
 from batchsim.engines.log import Status
 from batchsim.engines.token_log import NO_TRIGGER, TokenLog
 from batchsim.result import Result

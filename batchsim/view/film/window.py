@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchsim._arrays import bincount
+from batchsim._compat import bincount
 from batchsim.engines.log import Status
 from batchsim.result import Result
 from batchsim.result.seats import Seats, padding

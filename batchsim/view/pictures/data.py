@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.result import Result
 from batchsim.result.comparison import Comparison
 from batchsim.result.distributions import Ranking, percentile

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from batchsim._arrays import repeat
+from batchsim._compat import repeat
 from batchsim._format import counted, duration, listed, number, percent
 from batchsim.result import Result
 from batchsim.result.moments import Moment, taken

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 import batchsim as bs
-from batchsim import _parts, _workers
+from batchsim import _compat, _workers
 
 TOKENS = bs.Tokens(bs.Lognormal(60, 1, at_most=300), bs.Geometric(15, at_most=60))
 SCENARIOS = [
@@ -23,8 +23,8 @@ class Absent:
         if name.partition(".")[0] in ("numba", "llvmlite", "psutil"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 sys.meta_path.insert(0, Absent())
-from batchsim import _parts
-_parts.IN_BROWSER = True
+from batchsim import _compat
+_compat.IN_BROWSER = True
 from engines.compiled.test_backend import bits
 print(bits(), "numba" in sys.modules)
 """
@@ -49,7 +49,7 @@ def test_runs_are_the_same_to_the_bit():
 
 
 def test_a_call_is_made_where_there_are_no_threads(monkeypatch):
-    monkeypatch.setattr(_parts, "IN_BROWSER", True)
+    monkeypatch.setattr(_compat, "IN_BROWSER", True)
     with _workers.threads(4, "test") as crew:
         assert list(crew.map(divmod, [7, 8], [2, 3])) == [(3, 1), (2, 2)]
         failed = crew.submit(divmod, 1, 0)

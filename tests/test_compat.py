@@ -21,8 +21,8 @@ from places import ROOT
 
 import batchsim
 import batchsim as bs
-from batchsim import _parts
-from batchsim._parts import EXTRAS, MissingPart
+from batchsim import _compat
+from batchsim._compat import EXTRAS, MissingPart
 
 
 @cache
@@ -148,13 +148,13 @@ def test_a_command_without_the_shell_is_one_line_with_the_extra_that_it_needs(co
             "joining a class needs a computer with batchsim, got a browser: docs/install.md",
         ),
         (
-            lambda: _parts.need("nobody", "device"),
+            lambda: _compat.need("nobody", "device"),
             "nobody needs a computer with batchsim, got a browser: pip install 'batchsim[device]'",
         ),
     ],
 )
 def test_a_browser_lacks_threads_sockets_and_parts_and_says_so(monkeypatch, ask, refusal):
-    monkeypatch.setattr(_parts, "IN_BROWSER", True)
+    monkeypatch.setattr(_compat, "IN_BROWSER", True)
     with pytest.raises((MissingPart, RuntimeError), match=re.escape(refusal)):
         ask()
 
