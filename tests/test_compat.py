@@ -116,7 +116,7 @@ def test_the_core_alone_simulates_sweeps_tunes_and_plots(core):
         ("bs.servers.parse('vllm serve m')", "servers"),
         ("bs.Scenario(bs.Poisson(1), bs.SizeOrWait(), bs.Affine(1, 1)).to_toml()", "shell"),
         ("import batchsim.study.store", "distributed"),
-        ("import batchsim.app.access", "app"),
+        ("import batchsim.web.app.access", "app"),
     ],
 )
 def test_a_missing_part_is_an_import_error_of_one_line_that_names_its_extra(core, code, extra):

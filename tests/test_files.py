@@ -336,13 +336,13 @@ READS = {
     "json.loads", "tomllib.load",
 }  # fmt: skip
 ELSEWHERE = {  # where a module does so, and with what
-    "the package's own files": """_course.py cli/files.py engines/compiled/jit.py
+    "the package's own files": """cli/course_files.py cli/files.py engines/compiled/jit.py
         measured/published.py teaching/act.py servers/formats/keys.py view/explorer/player.py
         view/explorer/widgets.py view/scripts.py web/descriptions.py web/notebook.py web/page.py
         web/wasm.py""",
     "locks, folders and the system's files": """cli/__init__.py engines/estimates.py study/store.py
         teaching/progress_store.py view/explorer/ahead.py""",
-    "no file": """__main__.py app/classroom.py cli/course.py servers/torchserve.py
+    "no file": """__main__.py web/app/classroom.py cli/course.py servers/torchserve.py
         view/explorer/explorer.py""",
     "what `opened` yields": "result/storage.py scenario/trace_files.py",
 }

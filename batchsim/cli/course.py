@@ -10,12 +10,13 @@ from pathlib import Path
 
 import typer
 
-from batchsim import _check, _compat, _course, _format
+from batchsim import _check, _compat, _format
 from batchsim._compat import __version__
+from batchsim.cli import course_files
 from batchsim.cli.flags import OUTPUT, RUN, Command
 
 FOLDER = Path("batchsim-course")
-SETTINGS = _course.ROOT / "notebooks"
+SETTINGS = course_files.ROOT / "notebooks"
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Lab(Command):
 
 
 def _copy() -> None:
-    written, newer = _course.copy_to(FOLDER)
+    written, newer = course_files.copy_to(FOLDER)
     if written:
         files = _format.counted(len(written), "file")
         typer.echo(f"The course of batchsim {__version__} is in {FOLDER}: {files} written.")
@@ -106,7 +107,7 @@ class _Site(Command):
         from batchsim.web import PAGE
 
         name = type(self).__name__.lower()
-        file = PAGE if name == "page" else _course.ROOT / _course.BOOK
+        file = PAGE if name == "page" else course_files.ROOT / course_files.BOOK
         if not file.exists():
             raise ValueError(f"the {name} must be built first: `make {name}` in a copy of the project")
         typer.echo(file)

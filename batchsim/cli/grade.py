@@ -12,7 +12,7 @@ from batchsim.cli import output
 from batchsim.cli.flags import OUTPUT, RUN, JsonFlag
 
 if TYPE_CHECKING:
-    from batchsim.teaching.classroom import Classroom
+    from batchsim.cli.classroom import Classroom
 
 # A spreadsheet evaluates text that begins so, some also with letters of full width.
 FORMULA = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
@@ -32,7 +32,7 @@ class Grade(JsonFlag):
     any_version: bool = RUN("Take files of other versions of batchsim too.", False, "--any-version")
 
     def run(self) -> None:
-        from batchsim.teaching.classroom import Classroom
+        from batchsim.cli.classroom import Classroom
 
         if not self.files:
             raise ValueError("progress files must be given, as handed-in/*.json, got none")

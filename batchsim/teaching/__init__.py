@@ -1,6 +1,5 @@
 """For the notebooks: predictions to commit to, and exercises that grade themselves."""
 
-from batchsim._vote import join
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import SEED, SERVICE
 from batchsim.teaching.game import BeTheBatcher, be_the_batcher
@@ -8,6 +7,7 @@ from batchsim.teaching.grading import check
 from batchsim.teaching.output_capture import describe_pictures
 from batchsim.teaching.prediction import Drawing, Prediction, draw_p99, predict
 from batchsim.teaching.progress import Progress, progress
+from batchsim.view.voting import join
 
 __all__ = [
     "EXERCISES", "SEED", "SERVICE", "BeTheBatcher", "Drawing", "Prediction", "Progress",

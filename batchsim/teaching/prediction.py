@@ -10,7 +10,7 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
-from batchsim import _check, _vote
+from batchsim import _check
 from batchsim.scenario import Scenario
 from batchsim.simulate import simulate
 from batchsim.study.surface import LOADS
@@ -18,6 +18,7 @@ from batchsim.teaching.act import Act
 from batchsim.teaching.output_capture import STYLE, WholeText, shown
 from batchsim.teaching.progress import note_prediction
 from batchsim.teaching.progress_store import change
+from batchsim.view import voting
 from batchsim.view.scripts import widget
 
 KEY = r"\d\d\.[a-z]"  # a lesson and a letter
@@ -87,7 +88,7 @@ class Prediction(WholeText, widgets.VBox):
         self.choice = widgets.RadioButtons(options=self.choices, value=None, tooltip=question, layout=wide)
         tip = "Commit to your choice: it cannot be changed afterwards"
         self.commit = widgets.Button(description="Commit", tooltip=tip)
-        waits = _vote.joined()
+        waits = voting.joined()
         self.verdict = Verdict(
             layout={"margin": "4px 2px"},
             told=[ON_ITS_WAY if waits else self._words(each) for each in self.choices],
@@ -106,7 +107,7 @@ class Prediction(WholeText, widgets.VBox):
         self.choice.disabled = self.commit.disabled = True
         if self.key is not None:
             note_prediction(self.key, chosen, chosen == self.answer)
-        if _vote.joined():
+        if voting.joined():
             self._cast(chosen)
         else:
             self._tell(chosen)
@@ -119,7 +120,7 @@ class Prediction(WholeText, widgets.VBox):
         problem = widgets.Label()
         self.children: Any = [*self.children[:-1], problem, self.outcome]
         self.outcome.children = [show]
-        cast(_vote.Vote(self.question, self.choices, chosen, self.answer), problem)
+        cast(voting.Vote(self.question, self.choices, chosen, self.answer), problem)
 
     def _words(self, chosen: str) -> str:
         told = [f"✓ Right. {self.because}"]
@@ -139,9 +140,9 @@ class Prediction(WholeText, widgets.VBox):
         return "\n  ".join([f"Predict: {self.question}", *marks])
 
 
-def cast(vote: _vote.Vote, problem: widgets.Label) -> None:
+def cast(vote: voting.Vote, problem: widgets.Label) -> None:
     """Send a student's answer to the class's chart; a label shows why it does not arrive."""
-    _vote.send([vote], lambda sentence: setattr(problem, "value", sentence), change(lambda _: None).key)
+    voting.send([vote], lambda sentence: setattr(problem, "value", sentence), change(lambda _: None).key)
 
 
 predict = Prediction
@@ -205,10 +206,10 @@ class Drawing(WholeText, widgets.VBox):
         self.shape = shape
         if self.key is not None:
             note_prediction(self.key, shape, shape == SHAPES[0])
-        if _vote.joined():
+        if voting.joined():
             drawing = "Drawing" if self.key is None else f"Drawing {self.key}"
             question = f"{drawing}: how does p99 grow with the load?"
-            cast(_vote.Vote(question, SHAPES, shape, SHAPES[0]), self.problem)
+            cast(voting.Vote(question, SHAPES, shape, SHAPES[0]), self.problem)
 
     def _show(self, _: Any) -> None:
         if self.then is not None:

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
-from batchsim import _course  # noqa: E402
+from batchsim.cli import course_files  # noqa: E402
 from batchsim.web import wasm  # noqa: E402
 
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
@@ -83,7 +83,7 @@ def as_address(pyodide: str) -> str:
 
 def course(folder: Path) -> None:
     """Write what a student gets, for the kernel that there is; lesson 08 with its results."""
-    for name, path in _course.files(ROOT):
+    for name, path in course_files.files(ROOT):
         there = folder / name
         there.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix != ".ipynb":

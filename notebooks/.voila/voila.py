@@ -5,8 +5,8 @@ import os
 import secrets
 import sys
 
-from batchsim.app import access
-from batchsim.app.limits import MOST_BYTES
+from batchsim.web.app import access
+from batchsim.web.app.limits import MOST_BYTES
 
 c = get_config()  # noqa: F821
 
@@ -18,7 +18,7 @@ except ValueError as error:
     sys.exit(f"make app: {error}")  # any other exception, and Voila would go on without these settings
 c.Voila.ip = host
 c.Voila.auto_token = True
-c.Voila.identity_provider_class = "batchsim.app.classroom.ClassAccess"
+c.Voila.identity_provider_class = "batchsim.web.app.classroom.ClassAccess"
 c.ClassAccess.teacher_token = secrets.token_urlsafe()
 if token is not None:
     c.Voila.token = token
@@ -27,8 +27,8 @@ if token is not None:
     projector = f"http://{access.name_of(host)}:{port}/class?teacher_token={c.ClassAccess.teacher_token}"
     print(f"The teacher's projector shows the class's answers: {projector}", flush=True)
 c.Voila.tornado_settings = {"headers": access.HEADERS, "websocket_max_message_size": MOST_BYTES}
-c.Voila.kernel_websocket_connection_class = "batchsim.app.limits.PageSocket"
-c.Sessions.kernel_manager_class = "batchsim.app.limits.PageKernel"
+c.Voila.kernel_websocket_connection_class = "batchsim.web.app.limits.PageSocket"
+c.Sessions.kernel_manager_class = "batchsim.web.app.limits.PageKernel"
 for name in access.HideTokens.LOGGERS:
     logging.getLogger(name).addFilter(access.HideTokens())
 
@@ -51,7 +51,7 @@ c.VoilaConfiguration.http_keep_alive_timeout = (
 # A session ends with its page, which says so. The kernel of a page that could not (a crash, a lost
 # connection) is ended when it has had no socket for ten minutes: less, and a page that a busy machine opens
 # slowly would find its kernel gone. An open page keeps its own, however idle.
-c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.app.sessions.Sessions"
+c.VoilaConfiguration.multi_kernel_manager_class = "batchsim.web.app.sessions.Sessions"
 c.Sessions.max_sessions = pages
 c.MappingKernelManager.cull_idle_timeout = 600
 c.MappingKernelManager.cull_interval = 60

@@ -8,8 +8,8 @@ import psutil
 import pytest
 from classes import shown, teacher_token
 
-from batchsim import _vote
 from batchsim.teaching import join, predict
+from batchsim.view import voting
 from browser.conftest import patient, session_of
 from browser.kernel import Kernel
 from browser.panel import Noise, eventually
@@ -55,11 +55,11 @@ def projector(server, browser):
 @pytest.fixture
 def student(server, monkeypatch):
     """Commit an answer to a question as a student."""
-    monkeypatch.setenv(_vote.ADDRESS, "")
+    monkeypatch.setenv(voting.ADDRESS, "")
     join(server.address())
 
     def commit(number, question, choices, chosen):
-        monkeypatch.setenv(_vote.STUDENT, f"student {number}")
+        monkeypatch.setenv(voting.STUDENT, f"student {number}")
         asked = predict(question, choices, choices[-1], "It does.")
         asked.choice.value = chosen
         asked.commit.click()
@@ -173,7 +173,7 @@ def test_no_answer_runs_a_script_or_leaves_the_page(server, projector, student):
 
 
 def test_a_page_without_its_server_keeps_the_chart_and_says_so(browser, tmp_path, student, monkeypatch):
-    monkeypatch.setenv(_vote.ADDRESS, "")
+    monkeypatch.setenv(voting.ADDRESS, "")
     with running("app", tmp_path / "app") as server:
         join(server.address())
         page = patient(browser.new_page())

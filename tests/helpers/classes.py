@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from browser.servers import Server
 
-from batchsim.app.classroom import COOKIE
-from batchsim.app.votes import CHOICES, LETTERS
+from batchsim.web.app.classroom import COOKIE
+from batchsim.web.app.votes import CHOICES, LETTERS
 
 
 def teacher_token(server: Server) -> str:

@@ -19,28 +19,26 @@ CORRIDOR = [
         "_check",
         "_clock",
         "_compat",
-        "_course",
         "_files",
         "_format",
-        "_vote",
         "_workers",
         "batcher",
     ],
     ["scenario"],
-    ["measured"],
     ["engines"],
     ["result"],
     ["simulate"],
+    ["measured"],
     ["theory"],
     ["study", "device", "servers"],
-    ["view", "view.cell", "view.scales", "view.scripts", "view.theme"],
+    ["view", "view.cell", "view.scales", "view.scripts", "view.theme", "view.voting"],
     ["view.film"],
     ["view.pictures"],
     ["view.explorer"],
     ["teaching"],
     ["web"],
     ["__init__"],  # the public names
-    ["app", "cli", "__main__"],
+    ["cli", "__main__"],
 ]
 STEP = {room: step for step, rooms in enumerate(CORRIDOR) for room in rooms}
 
@@ -49,15 +47,15 @@ ROOMS = {
     "simpy": ["engines/reference/*.py"],
     "numba": ["engines/compiled/*.py", "web/entries.py"],
     "llvmlite": ["web/loops.py", "web/wasm.py"],
-    "jax": ["device/*.py"],
+    "jax": ["measured/measuring.py", "measured/models.py"],
     "ipywidgets": ["view/explorer/**/*.py", "teaching/**/*.py"],
     "anywidget": ["view/explorer/**/*.py", "teaching/**/*.py", "web/notebook.py"],
     "matplotlib": ["view/**/*.py"],
     "PIL": ["view/pictures/live.py", "web/page.py"],
     "typer": ["cli/*.py"],
     "rich": ["cli/*.py"],
-    "jupyter_server": ["app/*.py"],
-    "tornado": ["app/*.py"],
+    "jupyter_server": ["web/app/*.py"],
+    "tornado": ["web/app/*.py"],
     "google": ["servers/formats/*.py"],
     "yaml": ["servers/formats/*.py"],
     "tree_sitter": ["servers/formats/shell.py"],
@@ -159,7 +157,7 @@ for found in pkgutil.walk_packages(batchsim.__path__, "batchsim."):
 packages = [sys.modules[name] for name in list(sys.modules) if name.partition(".")[0] == "batchsim"]
 public = [(each, name, getattr(each, name)) for each in packages for name in getattr(each, "__all__", ())]
 modules = [each for each in public if isinstance(each[2], types.ModuleType)]
-print([f"{each.__name__}.{name}" for each, name, module in modules if not hasattr(module, "__path__")])
+print([f"{each.__name__}.{name}" for each, name, module in modules if not hasattr(module, "__all__")])
 """
 
 

@@ -17,7 +17,7 @@ from tidy_notebooks import VIEW, tidy
 from tracked import notebooks
 
 from batchsim import teaching as lessons
-from batchsim._course import copy_to
+from batchsim.cli.course_files import copy_to
 from batchsim.engines.compiled.jit import WHAT
 from batchsim.teaching import game
 

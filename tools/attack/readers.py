@@ -23,7 +23,8 @@ from attack.configs import BOMBS, EXAMPLES, PARTS, mutated
 from attack.files import NUMBERS, OTHERS, SCENARIOS, damaged, edit
 from attack.shell import call
 from attack.terminal import EVIL, inserted
-from batchsim import _course, servers
+from batchsim import servers
+from batchsim.cli import course_files
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.sized_measurement import load as load_measurement
 from batchsim.teaching.progress_store import Predicted, Record, Tried, Wrong, write
@@ -176,8 +177,8 @@ def _swept(path: Path) -> object:
 def _copied(path: Path) -> object:
     folder = path.parent / "course"
     folder.mkdir(exist_ok=True)
-    (folder / _course.NOTE).write_bytes(path.read_bytes())
-    return [len(each) for each in _course.copy_to(folder)]
+    (folder / course_files.NOTE).write_bytes(path.read_bytes())
+    return [len(each) for each in course_files.copy_to(folder)]
 
 
 def _linked(path: Path) -> object:

@@ -22,7 +22,7 @@ import psutil
 
 import batchsim as bs
 from batchsim.device import Fidelity, Measurement, Replay, load_model, replay
-from batchsim.device.fidelity import LIMIT_S, beside_simulation, busy_in, measure_for, service_of
+from batchsim.measured.fidelity import LIMIT_S, beside_simulation, busy_in, measure_for, service_of
 from batchsim.result.metrics import heading
 from validation import predicted
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import batchsim as bs
 from batchsim._format import number
-from batchsim.device.fidelity import KEYS, Repeats
+from batchsim.measured.fidelity import KEYS, Repeats
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
 from batchsim.measured.samples import autocorrelation

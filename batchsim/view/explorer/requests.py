@@ -330,7 +330,7 @@ class Requests(Kind):
         of = state.curve_of
         if not of:
             return "Given; its model and device are unknown."
-        from batchsim.device.models import devices  # loads JAX, as the measurement of a curve did
+        from batchsim.measured.models import devices  # loads JAX, as the measurement of a curve did
 
         here = devices()
         text = f"Measured: {of}, a device like this machine's."

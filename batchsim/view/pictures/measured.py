@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from batchsim._format import number
-from batchsim.device.fidelity import LEVEL, SHARES, Fidelity
+from batchsim.measured.fidelity import LEVEL, SHARES, Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result.metrics import heading
 from batchsim.study.calibration import Calibration

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from batchsim import _check
 from batchsim._format import fixed
-from batchsim.device.fidelity import Fidelity
+from batchsim.measured.fidelity import Fidelity
 from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison

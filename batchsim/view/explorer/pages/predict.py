@@ -8,8 +8,8 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from batchsim import _vote
 from batchsim._format import listed
+from batchsim.view import voting
 from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
@@ -130,7 +130,7 @@ class PredictPage(Page):
             return
         kind = KINDS[self.mode]
         outcomes = {key: kind.outcome(key, before.result, data.result) for key in self.answers}
-        if _vote.joined() and not self.sent:
+        if voting.joined() and not self.sent:
             return self._cast(outcomes)
         for (key, answer), name in zip(self.answers.items(), kind.questions.values(), strict=True):
             found = outcomes[key]
@@ -145,7 +145,7 @@ class PredictPage(Page):
         """Send the answers to the class's chart, and keep the cover until the class has seen it."""
         self.sent, self.told.value = in_words(self.seen_state, self.session.data_state), SENT
         votes = [
-            _vote.Vote(asked(self.sent, name), list(answer.options), answer.value, outcomes[key].way)
+            voting.Vote(asked(self.sent, name), list(answer.options), answer.value, outcomes[key].way)
             for (key, answer), name in zip(
                 self.answers.items(), KINDS[self.mode].questions.values(), strict=True
             )
@@ -154,7 +154,7 @@ class PredictPage(Page):
             answer.disabled = True
         self.session.set_cover(SENT)
         # The last one first: the chart lists the newest question at the top, and shows it.
-        _vote.send(votes[::-1], lambda sentence: self.session.say(sentence, alert=True))
+        voting.send(votes[::-1], lambda sentence: self.session.say(sentence, alert=True))
 
     def _see(self) -> None:
         """Keep what the learner sees, to compare the next move with."""

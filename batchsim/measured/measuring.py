@@ -14,12 +14,12 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import brief
 from batchsim._workers import progress_bar
-from batchsim.device.models import Model, describe, fitting
-from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measurement
+from batchsim.measured.models import Model, describe, fitting
 from batchsim.measured.samples import autocorrelation, summary
 from batchsim.measured.sized_measurement import SizedMeasurement
+from batchsim.measured.wall_clock import WallClock
 from batchsim.scenario import Affine, Poisson, Scenario
 from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table

@@ -13,8 +13,8 @@ from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_
 from tornado.httpclient import HTTPClientError
 from tornado.websocket import websocket_connect
 
-from batchsim.app.kernel import MEGABYTES
-from batchsim.app.limits import BURST, MOST_PARTS, STATES, Allowance, is_whole, without_secrets
+from batchsim.web.app.kernel import MEGABYTES
+from batchsim.web.app.limits import BURST, MOST_PARTS, STATES, Allowance, is_whole, without_secrets
 
 REASONS = "a malformed message", "a message that cannot be read"
 RARE = pytest.mark.rare("opens two pages, and the server computes what the floods ask for")
@@ -87,7 +87,8 @@ def test_a_kernel_has_no_token_in_its_environment():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_table_with_text_takes_no_gibibyte_of_a_kernels_memory():
-    code = """import batchsim.app.kernel as k; k.limit_memory(2000); import pandas; pandas.Series(["a", "b"])
+    code = """import batchsim.web.app.kernel as k; k.limit_memory(2000)
+import pandas; pandas.Series(["a", "b"])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmData")))"""
     environment = {name: each for name, each in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
     asked = [sys.executable, "-W", "ignore", "-c", code]
@@ -97,7 +98,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is Linux's")
 def test_a_kernel_that_takes_too_much_memory_gets_a_memory_error():
-    code = "import os, batchsim.app.kernel as k; k.limit_memory(300); bytearray(400_000_000)"
+    code = "import os, batchsim.web.app.kernel as k; k.limit_memory(300); bytearray(400_000_000)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "MemoryError" in done.stderr

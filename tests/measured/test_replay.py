@@ -202,7 +202,7 @@ def test_a_replay_is_saved_and_loaded_with_what_was_measured(tmp_path):
 def test_by_default_there_are_ten_seconds_of_requests(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        sys.modules["batchsim.device.replay"], "play", lambda *args: asked.append(args) or 1 / 0
+        sys.modules["batchsim.measured.replay"], "play", lambda *args: asked.append(args) or 1 / 0
     )
     model = load_model("mlp", width=8)
     for rate_per_s in (30, 1e9):
@@ -260,7 +260,7 @@ def test_a_replay_sends_a_sequence_of_the_size_of_each_request():
 
 
 ITEMS = np.arange(4.0)
-REPLAY = "batchsim.device.replay"  # where the function hides the module of its name
+REPLAY = "batchsim.measured.replay"  # where the function hides the module of its name
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from batchsim import _course
 from batchsim._compat import __version__
 from batchsim._format import brief_text, in_one_line, several
+from batchsim.cli import course_files
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
 from batchsim.teaching.progress_store import Record, read
@@ -131,7 +131,7 @@ def _checked(path: Path, any_version: bool) -> Record:
         )
     for name in others:
         del record.exercises[name]
-    for name in record.predictions.keys() - _course.predictions():
+    for name in record.predictions.keys() - course_files.predictions():
         del record.predictions[name]
     record.batchsim = in_one_line(record.batchsim, 20)
     try:

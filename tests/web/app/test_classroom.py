@@ -16,11 +16,11 @@ from browser.servers import TOKEN, running
 from classes import ANSWER, STUDENT, WRONG, asked, shown, teacher_token
 
 import batchsim as bs
-from batchsim import _vote
-from batchsim.app.classroom import COOKIE, ClassAccess, environment
-from batchsim.app.votes import QUESTIONS, STUDENTS
 from batchsim.teaching import draw_p99, join, predict
 from batchsim.teaching.prediction import SHAPES
+from batchsim.view import voting
+from batchsim.web.app.classroom import COOKIE, ClassAccess, environment
+from batchsim.web.app.votes import QUESTIONS, STUDENTS
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def server(tmp_path_factory):
 @pytest.fixture
 def joined(server, monkeypatch, capsys):
     """This process as a student's kernel, patient with a server on a busy machine."""
-    monkeypatch.setattr(_vote, "TIMEOUT_S", 300)
-    monkeypatch.setenv(_vote.ADDRESS, "")
+    monkeypatch.setattr(voting, "TIMEOUT_S", 300)
+    monkeypatch.setenv(voting.ADDRESS, "")
     join(server.address())
     assert capsys.readouterr().out.startswith("Joined the class")
     return server
@@ -41,7 +41,7 @@ def joined(server, monkeypatch, capsys):
 
 def sent(server, message):
     body = message if isinstance(message, bytes) else json.dumps(message)
-    return asked(server, _vote.PATH, body, Authorization=f"token {TOKEN}")
+    return asked(server, voting.PATH, body, Authorization=f"token {TOKEN}")
 
 
 def test_only_the_teacher_sees_the_counts_and_only_the_class_sends_answers(server):
@@ -53,13 +53,13 @@ def test_only_the_teacher_sees_the_counts_and_only_the_class_sends_answers(serve
         assert asked(server, path, **student)[0] == 403
         assert asked(server, path, Cookie=f"{COOKIE}=é")[0] == 403
     for strange in ({}, {"Authorization": "token "}, {"Authorization": f"token {TOKEN[:-1]}"}):
-        assert asked(server, _vote.PATH, **strange)[0] == 403
-        status, headers, page = asked(server, _vote.PATH, json.dumps(ANSWER), **strange)
+        assert asked(server, voting.PATH, **strange)[0] == 403
+        status, headers, page = asked(server, voting.PATH, json.dumps(ANSWER), **strange)
         assert status == 403
         assert "needs its token" in page
         assert "script-src 'self'" in headers["Content-Security-Policy"]
-    assert asked(server, f"{_vote.PATH}?token={TOKEN}", json.dumps(ANSWER))[0] == 403  # no form can send it
-    assert asked(server, _vote.PATH, **student)[0] == 204
+    assert asked(server, f"{voting.PATH}?token={TOKEN}", json.dumps(ANSWER))[0] == 403  # no form can send it
+    assert asked(server, voting.PATH, **student)[0] == 204
     assert shown(server, ANSWER["question"]) == []
 
 
@@ -106,12 +106,12 @@ def test_a_flood_of_answers_stays_within_its_limits_and_the_others_are_still_cou
                 "question": f"{number} ".ljust(500, "x"),
                 "choices": [f"{choice}".ljust(500, "x") for choice in range(9)],
             }
-            line.request("POST", _vote.PATH, json.dumps(junk), {"Authorization": f"token {TOKEN}"})
+            line.request("POST", voting.PATH, json.dumps(junk), {"Authorization": f"token {TOKEN}"})
             answers.append(line.getresponse())
             answers[-1].read()
         for number in range(STUDENTS + 50):
             vote = own | {"student": f"{number:032x}", "chosen": 1}
-            line.request("POST", _vote.PATH, json.dumps(vote), {"Authorization": f"token {TOKEN}"})
+            line.request("POST", voting.PATH, json.dumps(vote), {"Authorization": f"token {TOKEN}"})
             answers.append(line.getresponse())
             answers[-1].read()
         line.close()
@@ -134,7 +134,7 @@ QUESTION = (
 def test_thirty_committed_predictions_are_thirty_answers_and_a_repeat_is_none(joined, monkeypatch):
     for choice, students in (("In batches", range(30)), ("One at a time", range(20))):
         for student in students:
-            monkeypatch.setenv(_vote.STUDENT, f"student {student}")
+            monkeypatch.setenv(voting.STUDENT, f"student {student}")
             asked = predict(*QUESTION)
             asked.choice.value = choice
             asked.commit.click()
@@ -189,7 +189,7 @@ def test_a_class_counts_the_first_shape_that_each_student_draws(joined, monkeypa
     scenario = bs.Scenario(bs.Poisson(1), bs.SizeOrWait(32, 5), bs.Affine(1.85, 0.15))
     question = "Drawing: how does p99 grow with the load?"
     for student, shape in enumerate([*SHAPES, SHAPES[1]]):
-        monkeypatch.setenv(_vote.STUDENT, f"student {student}")
+        monkeypatch.setenv(voting.STUDENT, f"student {student}")
         drawing = draw_p99(scenario, top_ms=40)
         for each in ("<script>", shape, SHAPES[0]):  # the curve is seen: a second drawing is no prediction
             drawing.paper.verdict = {"kind": each, "right": each == SHAPES[0]}
@@ -244,9 +244,9 @@ def test_another_move_after_the_answers_is_another_question(joined):
 
 
 def test_a_server_that_went_away_costs_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(_vote, "PAUSES_S", (0.0, 0.01))
-    monkeypatch.setattr(_vote, "TIMEOUT_S", 300)  # it is there, on a busy machine
-    monkeypatch.setenv(_vote.ADDRESS, "")
+    monkeypatch.setattr(voting, "PAUSES_S", (0.0, 0.01))
+    monkeypatch.setattr(voting, "TIMEOUT_S", 300)  # it is there, on a busy machine
+    monkeypatch.setenv(voting.ADDRESS, "")
     with running("app", tmp_path / "app") as server:
         join(server.address())
     asked = predict(*QUESTION, then=lambda: "the outcome")
@@ -281,7 +281,7 @@ def test_a_server_that_fails_at_first_is_asked_again():
 
         threading.Thread(target=serve, daemon=True).start()
         address = f"http://127.0.0.1:{door.getsockname()[1]}/?token=t"
-        assert _vote._asked(address, "POST", "{}", (0.0,) * 4) == ""
+        assert voting._asked(address, "POST", "{}", (0.0,) * 4) == ""
         assert len(heard) == 4
 
 
@@ -291,32 +291,32 @@ def test_a_server_that_fails_at_first_is_asked_again():
      "http://h:99999/", "http://127.0.0.1:1/?token=%0d%0aX: y", "javascript:alert(1)"],
 )  # fmt: skip
 def test_what_is_no_address_joins_no_class_and_says_so(address, monkeypatch, capsys):
-    monkeypatch.setenv(_vote.ADDRESS, "http://before")
+    monkeypatch.setenv(voting.ADDRESS, "http://before")
     join(address)
     assert re.match(
         "A class's address must be like|The class's server, .*, does not answer", capsys.readouterr().out
     )
-    assert not _vote.joined()
+    assert not voting.joined()
 
 
 def test_a_wrong_token_joins_no_class_and_an_empty_address_leaves_one(server, monkeypatch, capsys):
-    monkeypatch.setattr(_vote, "TIMEOUT_S", 300)
-    monkeypatch.setenv(_vote.ADDRESS, "http://before")
+    monkeypatch.setattr(voting, "TIMEOUT_S", 300)
+    monkeypatch.setenv(voting.ADDRESS, "http://before")
     join(server.url + "?token=wrong")
     assert "The class's server refuses, HTTP 403 This address needs its token" in capsys.readouterr().out
-    assert not _vote.joined()
+    assert not voting.joined()
     join(server.address())
-    assert _vote.joined()
+    assert voting.joined()
     join("")
-    assert not _vote.joined()
+    assert not voting.joined()
 
 
 def test_an_answer_has_no_name_and_another_student_for_each_question(monkeypatch):
     bodies = []
-    monkeypatch.setattr(_vote, "_asked", lambda address, method, body, pauses_s: bodies.append(body) or "")
-    monkeypatch.setenv(_vote.STUDENT, "ann")
+    monkeypatch.setattr(voting, "_asked", lambda address, method, body, pauses_s: bodies.append(body) or "")
+    monkeypatch.setenv(voting.STUDENT, "ann")
     for question in ("p50?", "p99?", "p99?"):
-        _vote.send([_vote.Vote(question, ["a", "b"], "b", None)], print)
+        voting.send([voting.Vote(question, ["a", "b"], "b", None)], print)
     assert eventually(lambda: len(bodies) == 3)
     messages = [json.loads(body) for body in bodies]
     assert [set(message) for message in messages] == [set(ANSWER)] * 3
@@ -333,6 +333,6 @@ def test_without_a_token_of_one_s_own_there_is_no_class():
     assert environment(App()) == {}
     App.identity_provider = ClassAccess(token=TOKEN)
     found = environment(App())
-    assert re.fullmatch(r"http://127\.0\.0\.1:8888/\?token=[\w-]{40,}", found[_vote.ADDRESS])
+    assert re.fullmatch(r"http://127\.0\.0\.1:8888/\?token=[\w-]{40,}", found[voting.ADDRESS])
     assert TOKEN not in str(found)
     assert environment(None) == {}

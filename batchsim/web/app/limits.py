@@ -9,7 +9,7 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager
 from tornado.web import HTTPError
 
-from batchsim.app.access import without_token
+from batchsim.web.app.access import without_token
 
 # A drag of a slider sends 60 messages a second; a page that opens asks for the states of its widgets once.
 MESSAGES_PER_S, BURST = 200.0, 1_000.0
@@ -103,9 +103,9 @@ class PageKernel(ServerKernelManager):
     """A page's kernel: in a process with a limit on its memory, and without the server's token."""
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
-        """Return the command of a kernel, with `batchsim.app.kernel` in place of ipykernel's own module."""
+        """Return the command of a kernel, with our own kernel in place of ipykernel's module."""
         command = super().format_kernel_cmd(extra_arguments)
-        return ["batchsim.app.kernel" if part == "ipykernel_launcher" else part for part in command]
+        return ["batchsim.web.app.kernel" if part == "ipykernel_launcher" else part for part in command]
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:

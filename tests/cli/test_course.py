@@ -12,8 +12,8 @@ import nbformat
 import pytest
 
 import batchsim as bs
-from batchsim import _course
-from batchsim._course import COPIED, NOTE, copy_to
+from batchsim.cli import course_files
+from batchsim.cli.course_files import COPIED, NOTE, copy_to
 
 ROOT = Path(bs.__file__).parents[1]
 LESSON = "notebooks/03-a-second-in-slow-motion.ipynb"
@@ -184,7 +184,7 @@ def test_no_link_of_the_copy_leads_outside_it(tmp_path):
 
 
 def test_every_lesson_is_copied():
-    copied = {name for name, _ in _course.files(ROOT, COPIED)}
+    copied = {name for name, _ in course_files.files(ROOT, COPIED)}
     there = {*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("notebooks/solutions/*.ipynb")}
     assert len(there) > 20
     assert {path.relative_to(ROOT).as_posix() for path in there} <= copied

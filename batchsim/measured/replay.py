@@ -11,10 +11,10 @@ import numpy as np
 from batchsim import _check
 from batchsim._compat import kept
 from batchsim._format import counted, duration
-from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
 from batchsim.engines.log import Status
 from batchsim.engines.stopwatch import wait_for
+from batchsim.measured.wall_clock import WallClock
 from batchsim.result import Result, Run
 from batchsim.scenario import Affine, OpenLoop, Scenario, SizeOrWait, Trace
 from batchsim.scenario.service import Service, Sharing, Table, sharing

@@ -17,8 +17,8 @@ from browser.panel import eventually
 from browser.servers import ROOT, TOKEN, own_address, running
 from traitlets.config.loader import PyFileConfigLoader
 
-from batchsim.app import access
-from batchsim.app.sessions import Sessions
+from batchsim.web.app import access
+from batchsim.web.app.sessions import Sessions
 
 SETTINGS = PyFileConfigLoader(str(ROOT / "notebooks" / ".voila" / "voila.py")).load_config()
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
@@ -179,7 +179,7 @@ def failing(origin):
 
 
 def test_the_log_keeps_tracebacks_of_this_package_alone():
-    for origin, kept in (("batchsim.app.votes", True), ("tornado.web", False)):
+    for origin, kept in (("batchsim.web.app.votes", True), ("tornado.web", False)):
         record = logging.LogRecord("x", 40, "", 1, "GET /\x1b[2J%s", ("?token=a",), failing(origin))
         access.HideTokens().filter(record)
         assert bool(record.exc_info) == kept

@@ -11,9 +11,9 @@ import numpy as np
 from batchsim import _check
 from batchsim._compat import kept
 from batchsim._format import duration, fixed, listed
-from batchsim.device.replay import Replay, replay
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measured
+from batchsim.measured.replay import Replay, replay
 from batchsim.measured.resampled import services
 from batchsim.result import Result, Run
 from batchsim.result.metrics import heading, metric
@@ -327,7 +327,7 @@ def measure_for(
     Above `EACH` sizes, only powers of two are measured. `busy` as in `measure`. `lengths` are measured in
     turn, each for its part of the time, and at the usual utilisation: that of a scenario needs all of them.
     """
-    from batchsim.device.measuring import BUSY, measure
+    from batchsim.measured.measuring import BUSY, measure
 
     by_length: dict[str, Any] = {}
     if lengths is not None:

@@ -10,9 +10,9 @@ from tornado.ioloop import IOLoop
 from tornado.web import HTTPError
 from traitlets import Dict, Instance, Integer, Set
 
-from batchsim.app.access import ASKING
-from batchsim.app.classroom import environment
-from batchsim.app.limits import without_secrets
+from batchsim.web.app.access import ASKING
+from batchsim.web.app.classroom import environment
+from batchsim.web.app.limits import without_secrets
 
 TURN_S = 30  # the longest that other pages wait for one that never opens
 

@@ -9,8 +9,8 @@ from browser.servers import TOKEN
 from tornado.web import HTTPError
 from traitlets.config import Config
 
-from batchsim.app.access import ASKING
-from batchsim.app.sessions import Sessions
+from batchsim.web.app.access import ASKING
+from batchsim.web.app.sessions import Sessions
 
 
 async def started(sessions, count, **settings):

@@ -3,14 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from batchsim.device.fidelity import Fidelity, compare_with_simulation
-from batchsim.device.replay import Replay, measure_sharing, replay
+from batchsim import _check
+from batchsim.measured.fidelity import Fidelity, compare_with_simulation
 from batchsim.measured.measurement import Measurement
+from batchsim.measured.replay import Replay, measure_sharing, replay
 from batchsim.scenario.service import Sharing, sharing
 
 if TYPE_CHECKING:
-    from batchsim.device.measuring import measure
-    from batchsim.device.models import Model, load_model
+    from batchsim.measured.measuring import measure
+    from batchsim.measured.models import Model, load_model
 
 __all__ = [
     "Fidelity", "Measurement", "Model", "Replay", "Sharing", "compare_with_simulation", "load_model",
@@ -18,13 +19,13 @@ __all__ = [
 ]  # fmt: skip
 
 # These need JAX, so they are loaded on first use.
-_ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measuring"}
+_ON_FIRST_USE = {"Model": "models", "load_model": "models", "measure": "measuring"}  # of batchsim.measured
 
 
 def __getattr__(name: str) -> Any:
     if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module 'batchsim.device' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"batchsim.device.{_ON_FIRST_USE[name]}"), name)
+        raise _check.no_attribute(__name__, name)
+    value = globals()[name] = getattr(import_module(f"batchsim.measured.{_ON_FIRST_USE[name]}"), name)
     return value
 
 

@@ -11,7 +11,7 @@ import pytest
 import batchsim as bs
 from batchsim.device import Measurement, load_model
 from batchsim.device import measure as measure_with_bar
-from batchsim.device.measuring import peak_rates
+from batchsim.measured.measuring import peak_rates
 from batchsim.measured.sized_measurement import SizedMeasurement
 
 

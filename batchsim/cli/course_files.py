@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 ROOT = HERE / "course" if (HERE / "course").is_dir() else HERE.parent
 # What a student gets, and what the commands need besides: patterns below ROOT.
 COPIED = (

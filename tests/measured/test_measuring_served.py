@@ -9,9 +9,9 @@ import pytest
 import batchsim as bs
 from batchsim.device import Measurement, load_model
 from batchsim.device import measure as measure_anything
-from batchsim.device.measuring import InTurn, ServedRounds
-from batchsim.device.wall_clock import WallClock
 from batchsim.engines.draws import draw
+from batchsim.measured.measuring import InTurn, ServedRounds
+from batchsim.measured.wall_clock import WallClock
 
 measure = functools.partial(
     measure_anything, served=True, roofline=False, progress=False, example=np.float32(1)
@@ -69,7 +69,7 @@ def test_the_sum_of_times_is_that_of_a_server_that_never_rests(monkeypatch):
             with self.changed:
                 super().send()
 
-    monkeypatch.setattr("batchsim.device.measuring.WallClock", AtOnce)
+    monkeypatch.setattr("batchsim.measured.measuring.WallClock", AtOnce)
     logs = []
     run = WallClock.run
     monkeypatch.setattr(WallClock, "run", lambda clock: logs.append(run(clock)) or logs[-1])
@@ -127,7 +127,7 @@ def test_it_ends_once_every_size_is_known_well_enough(monkeypatch):
             assert len(self.sizes) < 10**6, "it goes on"
             return super().__call__(batch)
 
-    monkeypatch.setattr("batchsim.device.measuring.SETTLING", 0)  # of a limit that is never reached
+    monkeypatch.setattr("batchsim.measured.measuring.SETTLING", 0)  # of a limit that is never reached
     measured = measure(Recorded(), [1, 2], target=100, limit_s=1e9)
     assert measured.repeats >= 20
     assert measured.target == 100

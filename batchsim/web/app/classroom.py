@@ -10,9 +10,9 @@ from tornado.web import HTTPError, RequestHandler
 from traitlets import Unicode
 
 from batchsim import _compat
-from batchsim._vote import ADDRESS, MEMBER, PATH, STUDENT
-from batchsim.app.access import ASKING, HEADERS, TokenAccess, name_of
-from batchsim.app.votes import Votes
+from batchsim.view.voting import ADDRESS, MEMBER, PATH, STUDENT
+from batchsim.web.app.access import ASKING, HEADERS, TokenAccess, name_of
+from batchsim.web.app.votes import Votes
 
 COOKIE = "batchsim-teacher"
 LONGEST = 500  # letters of an address, or of a member's name

@@ -9,7 +9,8 @@ from validation import predicted
 
 import batchsim as bs
 from batchsim.device import compare_with_simulation, load_model, measure
-from batchsim.device.fidelity import KEYS, SHARES, Repeats, as_far_out, busy_in, measure_for, service_of
+from batchsim.measured import fidelity
+from batchsim.measured.fidelity import KEYS, SHARES, Repeats, as_far_out, busy_in, measure_for, service_of
 
 SCENARIO = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(4, 1), bs.Affine(100, 0))
 
@@ -57,7 +58,7 @@ def test_what_is_predicted_is_the_median_of_repeats_and_95_of_100_are_in_the_int
 def test_what_is_explained_is_repeated_with_the_services_own_noise_alone(compared):
     service = compared.explained.scenario.service
     assert compared.explained_repeats.numbers.keys() == compared.repeats.numbers.keys()
-    known = bs.device.fidelity.Repeats.of(
+    known = fidelity.Repeats.of(
         compared.explained.scenario, [service] * 200, KEYS, 200, compared.replayed.seed
     )
     assert np.array_equal(known.latency_ms, compared.explained_repeats.latency_ms)
@@ -125,7 +126,7 @@ def test_a_removed_name_says_what_to_use_instead(compared, name):
 
 def test_a_measurement_that_is_given_is_not_made_again(model, monkeypatch):
     given = measure(model, [1, 4], repeats=2, roofline=False, progress=False)
-    monkeypatch.setattr("batchsim.device.fidelity.measure_for", None)
+    monkeypatch.setattr("batchsim.measured.fidelity.measure_for", None)
     compared = compare_with_simulation(SCENARIO, model, 20, measurement=given)
     assert compared.measurement is given
 
