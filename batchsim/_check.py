@@ -28,9 +28,11 @@ REMOVED = {
     "Problem": "let the optimiser call `simulate`, as docs/tuning.md shows for Optuna",
     "WaitSinceLast": "Ray Serve now has `FrozenBatches`, or `StalledBatches` for a handler that blocks",
     "before_mid_2023": "Ray Serve has had one rule since mid-2023, so leave it out",
+    "all_devices": "multiply `most_replicas` by `device_count`",
     "alike": "`Recommendation.neighbours` has the settings around it, with their differences",
     "between": "`Recommendation.neighbours` has the settings halfway to the next ones of the grid",
     "effects": "`Recommendation.neighbours` has them as steps: twice, half and some",
+    "filling": "`count_threshold` is the rule without its limit in units",
     "grid_requests": "each setting runs in full, so `requests_simulated` is at least as much",
     "indifference": "with more `requests`, the statement bounds more settings, and each more closely",
     "kept": "`text` has the file that was read",
@@ -203,7 +205,9 @@ class Renewed:
     if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
         def __getattr__(self, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{removed(name)}")
+            if told := removed(name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{told}")
+            return object.__getattribute__(self, name)  # Python's own error, also that within a property
 
 
 def closest(name: Any, known: Iterable[str]) -> str:

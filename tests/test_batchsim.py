@@ -111,6 +111,27 @@ def test_a_removed_argument_tells_what_to_use_instead(call, instead):
         call()
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "instead"),
+    [("scenario", "all_devices", "device_count"), ("rule", "filling", "count_")],
+)
+def test_a_removed_attribute_tells_what_to_use_instead(owner, name, instead):
+    part = {"scenario": ONE, "rule": ONE.rule}[owner]
+    told = f"'{type(part).__name__}' object has no attribute '{name}'; it was removed: .*{instead}"
+    with pytest.raises(AttributeError, match=told):
+        getattr(part, name)
+
+
+def test_an_error_within_a_property_of_an_own_rule_is_not_hidden():
+    class Mine(bs.SizeOrWait):
+        @property
+        def threshold(self):
+            return self.max_bach_size
+
+    with pytest.raises(AttributeError, match="'Mine' object has no attribute 'max_bach_size'"):
+        _ = Mine(4, 5).threshold
+
+
 def test_the_version_is_a_string_of_numbers():
     assert all(part.isdigit() for part in batchsim.__version__.split("."))
 

@@ -40,7 +40,7 @@ OVERSIZE = ("reject", "truncate")
 
 
 @dataclass(frozen=True)
-class Scenario:
+class Scenario(_check.Renewed):
     """A workload, a rule and a service time, on one or more servers.
 
     `queue_limit`: arrivals are rejected when this many wait. Requests that arrive at one instant all count as

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from batchsim._check import LARGEST_WHOLE
+from batchsim._check import LARGEST_WHOLE, Renewed
 from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.parameters import Described, parameter, require
@@ -154,7 +154,7 @@ OPTIONAL = {
 }  # fmt: skip
 
 
-class Rule(Described):
+class Rule(Described, Renewed):
     """When a batch leaves, and which requests are in it: parameters, and functions that both engines call.
 
     - `decide(now_s, waiting, idle, state, params) -> (action, size, trigger)` is called at every look while
