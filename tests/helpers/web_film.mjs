@@ -35,6 +35,15 @@ const does = {
     const lane = laneOf(film);
     return [...lane.arrival_s.keys()].map((i) => lane.story(i));
   },
+  // How often a request's story reads the times at which the lane changes, on the average.
+  reads({ film }) {
+    const lane = laneOf(film);
+    let reads = 0;
+    const counted = (list) => new Proxy(list, { get: (of, name) => { reads += 1; return of[name]; } });
+    lane.parts = lane.parts.map((part) => Object.fromEntries(Object.entries(part).map(([name, list]) => [name, counted(list)])));
+    lane.arrival_s.forEach((_, i) => lane.story(i));
+    return reads / lane.arrival_s.length;
+  },
   // The requests that can be followed: number, latency, life, and the line that sent the batch.
   lives({ film }) {
     const lane = laneOf(film);

@@ -177,8 +177,9 @@ export class Requests {
     this.parts = Array.from({ length: this.replicas }, (_, k) => {
       const [come, left] = [this.arrival_s, this.left_s].map((column) => sorted(column.filter((_, i) => this.replicaOf(i) === k)));
       const [starts, ends] = [start_s, finish_s].map((column) => sorted(column.filter((_, b) => this.ownerOf(b) === k)));
-      const waiting = times.map((t) => upTo(come, t) - upTo(left, t));
-      return { times, waiting, idle: times.map((t) => upTo(starts, t) - upTo(ends, t) < this.each) };
+      const waiting = times.map((t) => upTo(come, t) - upTo(left, t)), idle = times.map((t) => upTo(starts, t) - upTo(ends, t) < this.each);
+      const turns_s = times.filter((_, at) => idle[at] !== idle[at - 1]); // few while an overload lasts, and thousands wait
+      return { times, waiting, idle, turns_s };
     });
     this.steps = this.replicas === 1 ? this.parts[0] : {
       times, waiting: times.map((_, at) => sum(this.parts.map((part) => part.waiting[at]))),
@@ -310,12 +311,11 @@ export class Requests {
 
   /** What a request went through: [component, from, to] each. */
   story(i) {
-    const parts = [], { times, idle } = this.parts[this.replicaOf(i)], b = this.batch[i], { start_s, asked_s, begin_s, finish_s } = this.batches;
+    const parts = [], { idle, turns_s } = this.parts[this.replicaOf(i)], b = this.batch[i], { start_s, asked_s, begin_s, finish_s } = this.batches;
     if (this.status[i] !== 0) return parts;
-    for (let at = Math.max(upTo(times, this.arrival_s[i]) - 1, 0), from = this.arrival_s[i]; from < this.left_s[i]; at += 1) {
-      const to = Math.min(times[at + 1] ?? Infinity, this.left_s[i]), name = idle[at] ? "forming" : "queueing";
-      if (parts.at(-1)?.[0] === name) parts.at(-1)[2] = to;
-      else if (to > from) parts.push([name, from, to]);
+    for (let at = Math.max(upTo(turns_s, this.arrival_s[i]) - 1, 0), from = this.arrival_s[i]; from < this.left_s[i]; at += 1) {
+      const to = Math.min(turns_s[at + 1] ?? Infinity, this.left_s[i]);
+      parts.push([idle[0] === (at % 2 === 0) ? "forming" : "queueing", from, to]);
       from = to;
     }
     if (b < 0) return parts;

@@ -136,6 +136,15 @@ def test_the_parts_of_a_latency_are_those_of_the_result(ask):
         assert known > 50
 
 
+def test_a_story_is_no_longer_work_while_thousands_wait(ask):
+    few, many = ask(*(
+        {"does": "reads", "film": request_window(film, (0.0, 9.0), requests).message()}
+        for requests in (500, 4000)
+        for film in [RequestFilm(bs.simulate(SCENARIOS["overloaded"], requests, seed=3))]
+    ))  # fmt: skip
+    assert 0 < many < 2 * few
+
+
 def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
     ms = r"([\d,.]+) ms"
     waited = f"waited {ms} for company and {ms} for the server"
