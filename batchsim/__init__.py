@@ -17,6 +17,7 @@ from batchsim.scenario import routing
 from batchsim.scenario.autoscale import Autoscale
 from batchsim.scenario.data_sheets import kv_blocks
 from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.prefixes import HashIds, PrefixGroups
 from batchsim.scenario.rules import (
     AtLeast,
@@ -51,7 +52,7 @@ from batchsim.scenario.rules.rule import (
     oldest_s,
 )
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.service import Affine, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens

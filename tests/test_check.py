@@ -8,7 +8,7 @@ import pytest
 
 import batchsim as bs
 from batchsim import _check
-from batchsim.scenario.service import Noise
+from batchsim.scenario.noise import Noise
 from batchsim.study.slo import SLO
 from batchsim.study.surface import surface
 from batchsim.theory import light_traffic_latency_ms

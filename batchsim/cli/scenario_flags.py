@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,11 +43,23 @@ NEEDED = {
 }
 SERVICES = ("--service", "--table", "--published", "--measurement")  # each a whole service time
 _TEXTBOOK = bs.SizeOrWait.parameters()  # the default rule
-_ABOUT = {name: each.about for name, each in (_TEXTBOOK | bs.Continuous.parameters()).items()}
+_FIELDS = {
+    field.name: field
+    for part in (bs.Tokens, bs.StepTime, bs.Affine, bs.Continuous, bs.SizeOrWait, Scenario)
+    for field in fields(part)
+}
 
 
 class Lacking(ValueError):
     """Parts of a scenario are not given."""
+
+
+def _about(name: str, default: Any = None) -> str:
+    """Return the help of a field that describes itself, with its default, or another one."""
+    field = _FIELDS[name]
+    it, usual = field.metadata["parameter"], field.default if default is None else default
+    text = it.when_none if usual is None else f"{usual:,g}" if isinstance(usual, (int, float)) else usual
+    return f"{it.about}." if usual is MISSING else f"{it.about} (default: {text})."
 
 
 def _one_of(part: str, example: str) -> str:
@@ -79,21 +91,19 @@ class ScenarioFlags(Command):
     )  # fmt: skip
 
     sizes: Any = WORKLOAD.part("A size for each request, as 'Lognormal(80, 1, at_most=512)'.")
-    oversize_action: str | None = WORKLOAD(
-        "A request above the rule's limit: reject, or truncate it.", metavar="ACTION"
-    )
+    oversize_action: str | None = WORKLOAD(_about("oversize_action"), metavar="reject|truncate")
 
-    max_batch_size: int | None = RULE(f"{_ABOUT['max_batch_size']} (default: 32, or a table's largest).")
-    max_wait_ms: float | None = RULE(f"{_ABOUT['max_wait_ms']} (default: 10); inf: without limit.")
-    max_batch_units: int | None = RULE(f"{_ABOUT['max_batch_units']} (default: no limit).")
-    units: str | None = RULE(f"{_ABOUT['units']} (default: padded).", metavar="padded|summed")
+    max_batch_size: int | None = RULE(_about("max_batch_size", "32, or a table's largest"))
+    max_wait_ms: float | None = RULE(_about("max_wait_ms") + " inf: without limit.")
+    max_batch_units: int | None = RULE(_about("max_batch_units"))
+    units: str | None = RULE(_about("units"), metavar="padded|summed")
     rule: Any = RULE.part(_one_of("rule", "'AtLeast(4, 8)'"))
     server_config: Path | None = RULE("A server's file, as app.py: its rule, servers, limits and padding.")
     server: str | None = RULE("Server of that file (default: by its name and content).")
     which: str | None = RULE("Model, function or worker, if the file has several.")
 
-    fixed_ms: float | None = SERVICE("Time that every batch takes (default: 0).")
-    per_item_ms: float | None = SERVICE("Time that each request adds to its batch (default: 0).")
+    fixed_ms: float | None = SERVICE(_about("fixed_ms", 0))
+    per_item_ms: float | None = SERVICE(_about("per_item_ms", 0))
     table: Any = SERVICE("Times by batch size: 1=2.08,8=3.29.", metavar="SIZE=MS,...", parser=values.table)
     published: Any = SERVICE(
         "Published, such as nnunet/t4/fp16: see `batchsim published`.",
@@ -105,10 +115,10 @@ class ScenarioFlags(Command):
         parser=lambda path: sized_measurement.load(path),
     )  # fmt: skip
     service: Any = SERVICE.part(_one_of("service", "'Affine(5, 0.25).with_noise(0.1)'"))
-    weights_ms: float | None = TOKENS("A step of tokens: least time of its products.")
-    per_token_ms: float | None = TOKENS("A step of tokens: its products' time for each token.")
-    per_read_ms: float | None = TOKENS("A step of tokens: time for each key that a decode reads.")
-    per_pair_ms: float | None = TOKENS("A step of tokens: time for each pair of a prompt's tokens.")
+    weights_ms: float | None = TOKENS(_about("weights_ms"))
+    per_token_ms: float | None = TOKENS(_about("per_token_ms"))
+    per_read_ms: float | None = TOKENS(_about("per_read_ms"))
+    per_pair_ms: float | None = TOKENS(_about("per_pair_ms"))
     ragged: bool | None = TOKENS(
         "Whole batches compute a row until its own end, or padded to the longest.", None, "--ragged/--padded"
     )
@@ -121,11 +131,11 @@ class ScenarioFlags(Command):
         f"Length of prompts: a number, or {', '.join(KINDS['length'])}, as 'Lognormal(800, 1.2)'."
     )
     output_tokens: Any = TOKENS.part("Length of answers, likewise, as 'Geometric(200)'.")
-    token_limit: int | None = TOKENS("Largest output a client may request (default: the answer's length).")
+    token_limit: int | None = TOKENS(_about("limit"))
     tokens: Any = TOKENS.part("All of it, as in Python: 'Tokens.from_csv(\"azure.csv\")'.")
 
-    max_num_seqs: int | None = STEPS(f"{_ABOUT['max_num_seqs']} (default: 256).")
-    max_num_batched_tokens: int | None = STEPS(f"{_ABOUT['max_num_batched_tokens']} (default: 2,048).")
+    max_num_seqs: int | None = STEPS(_about("max_num_seqs"))
+    max_num_batched_tokens: int | None = STEPS(_about("max_num_batched_tokens"))
     first: str | None = STEPS("Who goes first (default: decode).", metavar="decode|prefill")
     chunked: bool | None = STEPS("Whether a prompt may be cut (default: chunked).")
     reserve: str | None = STEPS("Reserve memory by step, or for life (default: step).", metavar="step|life")
@@ -133,24 +143,19 @@ class ScenarioFlags(Command):
         "Blocks of memory of each engine, or unlimited (default: what a --published model leaves free).",
         metavar="N", parser=values.limit,
     )  # fmt: skip
-    block_size: int | None = STEPS(f"{_ABOUT['block_size']} (default: 16).")
-    watermark_blocks: int | None = STEPS(f"{_ABOUT['watermark_blocks']} (default: 0).")
-    long_prefill_token_threshold: int | None = STEPS(
-        f"{_ABOUT['long_prefill_token_threshold']} (default: 0)."
-    )
+    block_size: int | None = STEPS(_about("block_size"))
+    watermark_blocks: int | None = STEPS(_about("watermark_blocks"))
+    long_prefill_token_threshold: int | None = STEPS(_about("long_prefill_token_threshold"))
     prefix_reuse: bool | None = STEPS("Whether prompts find their beginning in memory again (default: no).")
     max_model_len: int | None = STEPS("Largest prompt and output together (default: unlimited).")
 
-    servers: int | None = OTHER("Model instances, each computing one batch at a time (default: 1).")
-    devices: int | None = OTHER("Devices that the servers share (default: one for each server).")
-    host_ms: float | None = OTHER("Service time before a batch needs its device (default: 0).")
-    contention: float | None = OTHER("Slowdown when the device is busy (default: 1).", metavar="FACTOR")
-    queue_limit: Any = OTHER(
-        "Reject arrivals when this many wait; all at one instant count. none: no limit.",
-        metavar="N|none", parser=values.limit,
-    )  # fmt: skip
-    timeout_ms: float | None = OTHER("Drop a request that has not started after this long.")
-    timeout_action: str | None = OTHER("After a timeout: reject, or delay (serve it last).", metavar="ACTION")
+    servers: int | None = OTHER(_about("servers"))
+    devices: int | None = OTHER(_about("devices"))
+    host_ms: float | None = OTHER(_about("host_ms"))
+    contention: float | None = OTHER(_about("contention"), metavar="FACTOR")
+    queue_limit: Any = OTHER(_about("queue_limit"), metavar="N|none", parser=values.limit)
+    timeout_ms: float | None = OTHER(_about("timeout_ms"))
+    timeout_action: str | None = OTHER(_about("timeout_action"), metavar="reject|delay")
     set_: list[str] | None = OTHER(
         "Any knob by name: workload.cv=2, 'slowdown={1: 1, 2: 1.8}'. Repeatable.", None, "--set",
         metavar="KNOB=VALUE",

@@ -29,8 +29,8 @@ from batchsim.scenario import (
     priorities,
 )
 from batchsim.scenario.lengths import Lengths
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.priorities import Shares
-from batchsim.scenario.service import Noise
 from batchsim.scenario.sized_time import NO_UNITS, UnitCost, extra_s, unit_cost
 from batchsim.scenario.workload import CHUNK, filled
 

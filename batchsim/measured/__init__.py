@@ -4,7 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from batchsim.scenario.service import Noise, Table
+from batchsim.scenario.noise import Noise
+from batchsim.scenario.service import Table
 from batchsim.scenario.sized_time import SizeTable
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.toml import KINDS

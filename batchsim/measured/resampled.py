@@ -10,7 +10,7 @@ import numpy as np
 from batchsim._compat import repeat
 from batchsim.measured.measurement import Measured, pooled
 from batchsim.measured.samples import MEMORIES, autocorrelation, cv_of, lasting_noise
-from batchsim.scenario.service import Noise
+from batchsim.scenario.noise import Noise
 
 STRETCHES = 8  # parts of the rounds, to estimate how the speed of the machine changes
 FEWEST = 4  # stretches of two rounds each that this needs

@@ -26,7 +26,7 @@ from batchsim.result.sections import FINE
 from batchsim.result.size_variety import SizeVariety, size_variety
 from batchsim.scenario import ClosedLoop, Continuous, Diurnal, OpenLoop, Scenario, saturation
 from batchsim.scenario.lengths import points
-from batchsim.scenario.service import Noise
+from batchsim.scenario.noise import Noise
 
 FLOWS = {
     "requests", "served", "throughput_per_s", "output_tokens_per_s", "utilisation", "device_utilisation",

@@ -4,10 +4,11 @@ These are the names that the other packages use. `batchsim` has every rule.
 """
 
 from batchsim.scenario.lengths import Geometric, Lognormal, Uniform
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.rules import RULES, AtLeast, Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import Continuous
 from batchsim.scenario.scenario import Scenario
-from batchsim.scenario.service import Affine, Noise, Service, Table
+from batchsim.scenario.service import Affine, Service, Table
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.trace import Trace

@@ -33,21 +33,21 @@ class Autoscale(Described):
     Autoscale(signal='queue', target=16, least=1, most=8, startup_s=20, every_s=5, hold_s=0.0)
     """
 
-    signal: str = parameter("Signal", "What it measures", kind="word", words=SIGNALS, default="utilisation")
+    signal: str = parameter("Signal", "What it measures", type="word", words=SIGNALS, default="utilisation")
     target: float | None = parameter(
-        "Target", "The signal it holds: a fraction, requests per replica, or ms", kind="real", above=0,
-        may_be_none=True, default=None,
+        "Target", "The signal it holds: a fraction, requests per replica, or ms", type="real", above=0,
+        when_none="the signal's own", default=None,
     )  # fmt: skip
     least: int = parameter("Least", "Fewest replicas", at_most=MOST_REPLICAS, default=1)
     most: int = parameter("Most", "Most replicas", at_least=2, at_most=MOST_REPLICAS, default=8)
     startup_s: float = parameter(
-        "Startup", "Seconds until a new replica is up", kind="real", at_least=0, default=30.0
+        "Startup", "Seconds until a new replica is up", type="real", at_least=0, default=30.0
     )
     every_s: float = parameter(
-        "Every", "Seconds from one evaluation to the next", kind="real", at_least=1e-3, default=15.0
+        "Every", "Seconds from one evaluation to the next", type="real", at_least=1e-3, default=15.0
     )
     hold_s: float = parameter(
-        "Hold", "Seconds for which a higher number is held", kind="real", at_least=0, default=0.0
+        "Hold", "Seconds for which a higher number is held", type="real", at_least=0, default=0.0
     )
 
     def check(self) -> None:

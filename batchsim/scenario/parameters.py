@@ -1,12 +1,12 @@
 """Fields that describe themselves: the words, the bounds and the control of a parameter.
 
-The parameters of rules and workloads are such fields, so their checks, the explorer and the shell need no
-table of their own.
+The parameters of scenarios, rules, workloads and service times are such fields, so their checks, the explorer
+and the shell need no table of their own.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,45 +19,47 @@ LARGEST_BATCH = 65_536
 class Parameter:
     """The words and the bounds of a parameter, and the control that moves it.
 
-    `kind` is "whole", "real", "sizes", a rising tuple of whole numbers, or "word", one of `words`. `slider`
-    is the explorer's (low, high, step), on a logarithmic scale if `log`; without one, users type the value.
+    `type` is "whole", "real", "sizes", a rising tuple of whole numbers, or "word", one of `words`, perhaps
+    with their labels. `slider` is the explorer's (low, high, step), on a logarithmic scale if `log`; without
+    one, users type the value. `when_none` is the meaning of None, for a parameter that may be None.
     """
 
     label: str
     about: str
-    kind: str = "whole"
+    type: str = "whole"
     at_least: float | None = None  # by default 1, of a whole number
     at_most: float | None = None  # by default the largest batch, of a whole number
     above: float | None = None
     may_be_inf: bool = False
-    may_be_none: bool = False
-    words: tuple[str, ...] = ()
+    when_none: str = ""
+    by_level: bool = False  # whether it may be {priority level: value}, too, which its owner checks
+    words: Sequence[str] | Mapping[str, str] = ()
     of_sizes: bool = False  # whether it is about the sizes of requests
     slider: tuple[float, float, float] | None = None
     log: bool = False
     usual: Any = None  # the control's first value
 
     def __post_init__(self) -> None:
-        if self.kind == "word" and self.usual is None:
-            object.__setattr__(self, "usual", self.words[0])
-        if self.kind in ("whole", "sizes"):
+        if self.type == "word" and self.usual is None:
+            object.__setattr__(self, "usual", next(iter(self.words)))
+        if self.type in ("whole", "sizes"):
             object.__setattr__(self, "at_least", 1 if self.at_least is None else self.at_least)
             object.__setattr__(self, "at_most", LARGEST_BATCH if self.at_most is None else self.at_most)
 
     def check(self, name: str, value: Any) -> Any:
         """Return the value as it is stored, or raise with the rule and the value received."""
-        if value is None and self.may_be_none:
+        if value is None and self.when_none:
             return None
-        if self.kind == "word":
+        if self.type == "word":
             return _check.one_of(name, value, self.words)
-        if self.kind == "real":
+        if self.type == "real":
             most = _check.LARGEST if self.at_most is None else self.at_most
             bounds = {"at_least": self.at_least, "above": self.above, "at_most": most}
             return _check.real(name, value, **bounds, finite=not self.may_be_inf)  # type: ignore[arg-type]
         least, most = int(self.at_least or 0), int(self.at_most or 0)
         return (
             _check.sizes(name, value, most)
-            if self.kind == "sizes"
+            if self.type == "sizes"
             else _check.whole(name, value, least, most)
         )
 
@@ -76,7 +78,8 @@ class Described:
 
     def __post_init__(self) -> None:
         for name, described in self.parameters().items():
-            object.__setattr__(self, name, described.check(name, getattr(self, name)))
+            if not described.by_level:
+                object.__setattr__(self, name, described.check(name, getattr(self, name)))
         self.check()
 
     @classmethod

@@ -15,12 +15,13 @@ from batchsim._compat import kept
 from batchsim._files import replacing
 from batchsim.scenario import printing, saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale
+from batchsim.scenario.fitting_parts import check_parts
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
 from batchsim.scenario.knobs import find_knob, parts_of, rebuilt
+from batchsim.scenario.parameters import Described, parameter
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
-from batchsim.scenario.rules import AtLeast, Rule, SizeOrWait
-from batchsim.scenario.rules.continuous import Continuous
+from batchsim.scenario.rules import Rule
 from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.scenario.service import (
     Service,
@@ -30,17 +31,14 @@ from batchsim.scenario.service import (
     drawn_w,
     noisy_share,
 )
-from batchsim.scenario.sized_time import SizedTime
-from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
 MOST_SERVERS = 65_536
-OVERSIZE = ("reject", "truncate")
 
 
 @dataclass(frozen=True)
-class Scenario(_check.Renewed):
+class Scenario(Described, _check.Renewed):
     """A workload, a rule and a service time, on one or more servers.
 
     `queue_limit`: arrivals are rejected when this many wait. Requests that arrive at one instant all count as
@@ -81,137 +79,82 @@ class Scenario(_check.Renewed):
     workload: OpenLoop | ClosedLoop
     rule: Rule
     service: Service
-    servers: int = 1
-    queue_limit: int | Mapping[int, int] | None = None
-    timeout_ms: float | Mapping[int, float] | None = None
+    servers: int = parameter(
+        "Servers", "Model instances; each computes one batch, or one step, at a time", at_most=MOST_SERVERS,
+        slider=(1, 8, 1), default=1,
+    )  # fmt: skip
+    queue_limit: int | Mapping[int, int] | None = parameter(
+        "Queue limit",
+        "Reject arrivals while this many requests wait, including those of the same instant",
+        when_none="no limit", by_level=True, at_most=_check.LARGEST_WHOLE, default=None,
+    )  # fmt: skip
+    timeout_ms: float | Mapping[int, float] | None = parameter(
+        "Timeout (ms)", "Requests that have waited this long give up", type="real", at_least=0,
+        when_none="never", by_level=True, default=None,
+    )  # fmt: skip
     slowdown: Mapping[int, float] | None = None
-    devices: int | None = None
-    host_ms: float = 0.0
-    contention: float = 1.0
-    timeout_action: str | Mapping[int, str] = "reject"
+    devices: int | None = parameter(
+        "Devices", "Devices that the servers share, each computing one batch at a time", when_none="one each",
+        at_most=_check.LARGEST_WHOLE, default=None,
+    )  # fmt: skip
+    host_ms: float = parameter(
+        "Host part (ms)", "Part of the service time before a batch needs its device; 0: none", type="real",
+        at_least=0, slider=(0, 50, 0.1), default=0.0,
+    )  # fmt: skip
+    contention: float = parameter(
+        "Contention", "Slowdown of a batch that starts while its device is busy; 1: none", type="real",
+        at_least=1, slider=(1, 3, 0.05), default=1.0,
+    )  # fmt: skip
+    timeout_action: str | Mapping[int, str] = parameter(
+        "At the timeout", "The fate of a request that has waited too long", type="word", by_level=True,
+        words=dict(zip(ACTIONS, ("It leaves", "It is served after the others"), strict=True)),
+        default="reject",
+    )  # fmt: skip
     tokens: Tokens | None = None
-    oversize_action: str = "reject"
-    replicas: int = 1
+    oversize_action: str = parameter(
+        "Above the limit in units", "The fate of a request that alone exceeds the limit", type="word",
+        words={"reject": "It is rejected", "truncate": "It is cut to the limit"}, default="reject",
+    )  # fmt: skip
+    replicas: int = parameter(
+        "Replicas", "Copies of all servers, each with its own queue, behind a router; 1: no router",
+        at_most=MOST_REPLICAS, slider=(1, 8, 1), default=1,
+    )  # fmt: skip
     routing: str | Routing = "round_robin"
-    stale_ms: float = 0.0
+    stale_ms: float = parameter(
+        "Age of loads (ms)", "Time since the compared loads were counted; 0: none", type="real", at_least=0,
+        slider=(0, 100, 0.5), default=0.0,
+    )  # fmt: skip
     autoscale: Autoscale | None = None
-    price_per_hour: float | None = None
+    price_per_hour: float | None = parameter(
+        "Price (per hour)", "Cost of a server, in any currency", type="real", at_least=0,
+        when_none="not known", slider=(0, 10, 0.1), default=None,
+    )  # fmt: skip
     watts: Mapping[int, float] | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name, kind in (("workload", (OpenLoop, ClosedLoop)), ("rule", Rule), ("service", Service)):
             _check.instance(name, getattr(self, name), kind, f"a {name} of batchsim")
-        _check.fix_whole(self, "servers", at_most=MOST_SERVERS)
         self._check_replicas()
         self._check_limits()
         object.__setattr__(self, "watts", checked_watts(self.watts))
         if self.slowdown is not None:
             object.__setattr__(self, "slowdown", checked_slowdown(self.slowdown, self.servers))
-        if isinstance(self.workload, ClosedLoop):
-            self._check_closed_loop(self.workload)
-        _check.one_of("oversize_action", self.oversize_action, OVERSIZE)
-        self._check_tokens()
-        if self.tokens is None:
-            self._check_sizes()
-            seconds = self.service.count_s(self.rule.max_batch_size)  # raises if it does not cover a size
-            self._check_devices(float(np.nanmin(seconds)))
+        check_parts(self)
 
     def _check_limits(self) -> None:
-        checks = {
-            "queue_limit": _check.whole,
-            "timeout_ms": lambda name, value: _check.real(name, value, at_least=0),
-            "timeout_action": lambda name, value: _check.one_of(name, value, ACTIONS),
-        }
-        for name, checked in checks.items():
-            if (value := getattr(self, name)) is not None or name == "timeout_action":
-                object.__setattr__(self, name, check_by_level(name, value, self.levels, checked))
+        for name, each in self.parameters().items():
+            if each.by_level:
+                value = check_by_level(name, getattr(self, name), self.levels, each.check)
+                object.__setattr__(self, name, value)
 
     def _check_replicas(self) -> None:
-        _check.fix_whole(self, "replicas", at_most=MOST_REPLICAS)
         object.__setattr__(self, "routing", checked_routing(self.routing))
-        _check.fix_real(self, "stale_ms", at_least=0)
-        if self.price_per_hour is not None:
-            _check.fix_real(self, "price_per_hour", at_least=0)
         check_autoscale(self.autoscale, self.replicas)
         if self.tokens is None and self.router.needs_tokens:
             raise ValueError(f"routing {self.router.name!r} needs tokens=..., got none")
         if (count := self.all_servers) > MOST_SERVERS:
             rule = f"the servers of all replicas must be at most {MOST_SERVERS:,}"
             raise ValueError(f"{rule}, got {self.most_replicas:,} replicas of {self.servers:,}: {count:,}")
-
-    def _check_devices(self, shortest_s: float) -> None:
-        _check.fix_real(self, "host_ms", at_least=0)
-        _check.fix_real(self, "contention", at_least=1)
-        if self.devices is not None:
-            _check.fix_whole(self, "devices")
-            if self.devices > self.servers:
-                rule = f"devices must be at most the servers, {self.servers:,}"
-                raise ValueError(f"{rule}, as each server computes on one, got {self.devices:,}")
-        if self.host_ms / 1000 > shortest_s:
-            rule = f"host_ms must be at most the shortest service time, {shortest_s * 1000:.6g} ms"
-            raise ValueError(f"{rule}, which includes it, got {self.host_ms!r}")
-        shared = {"devices": self.devices, "host_ms": self.host_ms or None}
-        if self.slowdown is not None and (given := [name for name in shared if shared[name] is not None]):
-            both = "slowdown and devices, host_ms and contention are two ways to describe one thing: give one"
-            raise ValueError(f"{both}, got slowdown and {given[0]}={shared[given[0]]}")
-
-    def _check_sizes(self) -> None:
-        rule, service, sizes = self.rule, self.service, self.workload.sizes
-        for part in (service, rule):
-            if sizes is None and (isinstance(part, SizedTime) or getattr(part, "by_size", False)):
-                example = "Poisson(900).with_sizes(Lognormal(80, cv=1))"
-                needs = f"{part!r} needs the sizes of the requests, as {example}"
-                raise ValueError(f"{needs}, got {self.workload!r}")
-        if rule.by_size and self.by_level:
-            order = "priorities" if self.levels else "a timeout that delays"
-            raise ValueError(f"{rule!r} must serve requests in order of arrival, got {order}")
-        _check.at_most("the largest size", self.longest, rule.covers, "the last edge of the buckets")
-        if isinstance(service, SizedTime):
-            if rule.computed_as is not None:
-                needs = f"a {type(rule).__name__} pads with copies, and needs a time by batch size alone"
-                raise ValueError(f"{needs}, got {service!r}")
-            service.cold_start(1)  # raises if it has no shapes
-            _check.at_most("the largest size", self.longest, service.longest, "the service's largest length")
-
-    def _check_tokens(self) -> None:
-        rule, service, tokens = self.rule, self.service, self.tokens
-        if tokens is None:
-            for part in (service, rule):
-                if isinstance(part, (StepTime, Continuous)):
-                    raise ValueError(f"a {type(part).__name__} needs tokens=Tokens(prompt, output), got none")
-            return
-        _check.instance("tokens", tokens, Tokens, "a Tokens of batchsim")
-        if not isinstance(service, StepTime):
-            raise ValueError(f"tokens need a StepTime as service, got {service!r}")
-        if not isinstance(rule, (Continuous, SizeOrWait, AtLeast)) or rule.by_size:
-            raise ValueError(f"tokens need Continuous, SizeOrWait or AtLeast by number as rule, got {rule!r}")
-        service.check_seats(rule.largest_batch)
-        if isinstance(rule, Continuous):
-            rule.check_tokens(tokens)
-        if self.workload.priorities is not None:
-            raise ValueError(f"tokens do not cover priorities, got {self.workload!r}")
-        if self.workload.sizes is not None:
-            raise ValueError(f"tokens have lengths of their own instead of sizes, got {self.workload!r}")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in ("slowdown", "devices", "host_ms", "contention", "timeout_action", "oversize_action"):
-            if (value := getattr(self, name)) != defaults[name]:
-                raise ValueError(f"tokens do not cover {name}, got {name}={value!r}")
-
-    def _check_closed_loop(self, workload: ClosedLoop) -> None:
-        limits = [limit.queue for limit in self.limits if limit.queue is not None]
-        limited = {  # no more than all clients wait
-            "a queue_limit below the clients": min(limits, default=math.inf) < workload.clients,
-            repr(self.rule): self.rule.refuses or self.refuses_sizes,
-        }
-        for name, rejects in limited.items():
-            if rejects and workload.think_s == 0:
-                why = "a rejected client would send again at once"
-                raise ValueError(f"{name} on a ClosedLoop needs think_s greater than 0 ({why}), got 0")
-        # At each replica, all but one of those that a batch needs may wait.
-        fewest = self.most_replicas * (self.rule.fewest_clients - 1) + 1
-        if workload.clients < fewest:
-            rule = f"a ClosedLoop must have at least {fewest} clients to gather a batch of {self.rule.enough}"
-            raise ValueError(f"{rule}, got {workload.clients}")
 
     __repr__, _repr_html_ = printing.as_text, printing.as_html
 

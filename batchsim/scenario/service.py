@@ -3,7 +3,7 @@
 import bisect
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -11,88 +11,31 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._format import brief
-from batchsim.scenario.parameters import LARGEST_BATCH
-
-SHAPES = ("lognormal", "exponential")
-Draw = Callable[[int], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Noise:
-    """A random factor of mean 1 on every batch's service time.
-
-    `cv` is its coefficient of variation; `shape` is "lognormal", or "exponential" (cv 1). Lognormal noise may
-    last: the logarithms of batches k apart correlate by `correlation * exp(-(k - 1) / memory_batches)`, as
-    when another program uses a part of the processor for a while. It is the sum of a first-order
-    autoregressive process and of white noise; `correlation` 0 is white noise alone.
-    """
-
-    cv: float
-    shape: str = "lognormal"
-    correlation: float = 0.0
-    memory_batches: float = 10.0
-
-    def __post_init__(self) -> None:
-        _check.fix_real(self, "cv", at_least=0, at_most=1e3)
-        _check.one_of("shape", self.shape, SHAPES)
-        _check.fix_real(self, "correlation", at_least=0, at_most=1)
-        _check.fix_real(self, "memory_batches", above=0, at_most=1e6)
-        if self.shape == "exponential" and self.cv != 1:
-            raise ValueError(f"cv of exponential noise must be 1, got {self.cv!r}")
-        if self.shape == "exponential" and self.correlation:
-            raise ValueError(f"correlation of exponential noise must be 0, got {self.correlation!r}")
-        if self.correlation > (most := math.exp(-1 / self.memory_batches)):
-            rule = f"correlation must be at most {most:.4g} with memory_batches={self.memory_batches:g}"
-            raise ValueError(f"{rule}, got {self.correlation!r}")
-
-    @property
-    def lasts(self) -> bool:
-        """Whether the factors of consecutive batches correlate."""
-        return self.cv > 0 and self.correlation > 0
-
-    @property
-    def dispersion(self) -> float:
-        """The index of dispersion: the squared cv times the sum of the correlations over all lags.
-
-        The variance of the sum of n factors over n, for large n, which is the effect on a long queue.
-        """
-        total = 1 + 2 * self.correlation / -math.expm1(-1 / self.memory_batches)
-        return self.cv**2 * total
-
-    def draw(self, generator: np.random.Generator, size: int) -> np.ndarray:
-        """Return `size` factors of mean 1, one a batch; a shorter draw is a prefix of a longer one."""
-        return self.source(generator)(size)
-
-    def source(self, generator: np.random.Generator) -> Draw:
-        """Return a function that draws the next factors, in chunks of any size."""
-        if self.shape == "exponential":
-            return generator.standard_exponential
-        # The logarithm of a lognormal with cv c has variance v = log(1 + c^2); a mean of -v / 2 makes the
-        # lognormal's mean 1. The standard draws do not depend on cv, so another cv scales the same noise.
-        variance = math.log1p(self.cv**2)
-        normal = self._lasting(generator) if self.correlation else generator.standard_normal
-        return lambda size: np.exp(math.sqrt(variance) * normal(size) - variance / 2)
-
-    def _lasting(self, generator: np.random.Generator) -> Draw:
-        """Return a function that draws standard normal values with a lasting share."""
-        from scipy.signal import lfilter  # it takes 0.2 s to load, and is rarely needed
-
-        kept = math.exp(-1 / self.memory_batches)  # of the lasting part, from one batch to the next
-        share = self.correlation / kept
-        state = kept * generator.standard_normal(1)  # stationary from the first batch on
-
-        def normal(size: int) -> np.ndarray:
-            nonlocal state
-            if not size:  # lfilter would lose its state
-                return np.empty(0)
-            new, white = generator.standard_normal((size, 2)).T
-            lasting, state = lfilter([math.sqrt(1 - kept**2)], [1, -kept], new, zi=state)
-            return math.sqrt(share) * lasting + math.sqrt(1 - share) * white
-
-        return normal
-
+from batchsim.scenario.noise import Noise
+from batchsim.scenario.parameters import LARGEST_BATCH, Described, parameter
 
 # Service times.
+
+
+def cost(label: str, about: str, high: float, step: float, usual: float = 0, **more: Any) -> Any:
+    """Return the field of a part of a service time, in ms; its slider goes from 0 to `high`."""
+    return parameter(label, about, type="real", at_least=0, slider=(0, high, step), usual=usual, **more)
+
+
+def fixed_ms() -> Any:
+    """Return the field of the part that is independent of a batch's size."""
+    return cost("Fixed cost (ms)", "Time that every batch or step takes, independent of its size", 50, 0.5, 5)
+
+
+def per_item_ms() -> Any:
+    """Return the field of the part that grows with the batch size."""
+    return cost("Cost per item (ms)", "Time that each request adds to its batch", 5, 0.01, 0.25)
+
+
+def per_pair_ms() -> Any:
+    """Return the field of the part that attention adds."""
+    about = "Time of the attention, for each pair of tokens of a request"
+    return cost("Per pair (ms)", about, 0.0001, 0.0000001, default=0.0)
 
 
 def next_size(sizes: Sequence[int], size: int) -> int:
@@ -101,14 +44,14 @@ def next_size(sizes: Sequence[int], size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Service:
+class Service(Described):
     """A mean time for each batch size; optionally noise, padding and a cold start."""
 
     noise: Noise | None = field(default=None, kw_only=True)
     padding: tuple[int, ...] | None = field(default=None, kw_only=True)
     compile_ms: tuple[tuple[int, float], ...] | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         _check.instance("noise", self.noise, (Noise, type(None)), "a Noise")
         if self.padding is not None:
             object.__setattr__(self, "padding", _check.sizes("padded sizes", self.padding))
@@ -235,15 +178,13 @@ class Affine(Service):
     0.004
     """
 
-    fixed_ms: float
-    per_item_ms: float
+    fixed_ms: float = fixed_ms()
+    per_item_ms: float = per_item_ms()
 
-    def __post_init__(self) -> None:
-        _check.fix_real(self, "fixed_ms", at_least=0)
-        _check.fix_real(self, "per_item_ms", at_least=0)
+    def check(self) -> None:
         if self.fixed_ms + self.per_item_ms <= 0:
             raise ValueError("fixed_ms + per_item_ms must be greater than 0, got 0")
-        super().__post_init__()
+        super().check()
 
     def _cost_ms(self, batch_size: int) -> float:
         return self.fixed_ms + self.per_item_ms * batch_size

@@ -15,8 +15,8 @@ from batchsim import _check
 from batchsim._compat import repeat
 from batchsim._format import brief
 from batchsim.scenario.lengths import LONGEST, whole_lengths
-from batchsim.scenario.parameters import LARGEST_BATCH
-from batchsim.scenario.service import Service
+from batchsim.scenario.parameters import LARGEST_BATCH, parameter
+from batchsim.scenario.service import Service, cost, fixed_ms, per_item_ms, per_pair_ms
 
 
 class UnitCost(NamedTuple):
@@ -146,17 +146,17 @@ def unit_cost(service: Service, max_batch_size: int) -> UnitCost:
 class _Factors(SizedTime):
     """Fixed and linear milliseconds, with a quadratic part for attention."""
 
-    fixed_ms: float
-    per_item_ms: float
-    per_unit_ms: float
-    per_pair_ms: float = 0.0
+    fixed_ms: float = fixed_ms()
+    per_item_ms: float = per_item_ms()
+    per_unit_ms: float = cost(
+        "Cost per unit (ms)", "Time that each unit of the requests' sizes adds", 0.1, 0.0005, 0.01
+    )
+    per_pair_ms: float = per_pair_ms()
 
-    def __post_init__(self) -> None:
-        for name in self.__match_args__:
-            _check.fix_real(self, name, at_least=0)
+    def check(self) -> None:
         if self.fixed_ms + self.per_item_ms + self.per_unit_ms + self.per_pair_ms <= 0:
             raise ValueError("the sum of a service time's parts must be greater than 0, got 0")
-        super().__post_init__()
+        super().check()
 
     def _cost_ms(self, batch_size: int) -> float:
         return self.fixed_ms + self.per_item_ms * batch_size
@@ -189,12 +189,10 @@ class PaddedTime(_Factors):
     """
 
     _: KW_ONLY
-    lengths: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.lengths is not None:
-            object.__setattr__(self, "lengths", _check.sizes("lengths", self.lengths, LONGEST))
-        super().__post_init__()
+    lengths: tuple[int, ...] | None = parameter(
+        "Pad to lengths", "Round the longest of a batch up to the next of these lengths, e.g. 128, 512",
+        type="sizes", at_most=LONGEST, when_none="no padding", default=None,
+    )  # fmt: skip
 
     @property
     def edges(self) -> tuple[int, ...]:
@@ -240,7 +238,7 @@ class SizeTable(SizedTime):
     lengths: tuple[int, ...]
     times_ms: tuple[tuple[float, ...], ...]
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         sizes = _check.sizes("batch_sizes", self.batch_sizes, LARGEST_BATCH)
         lengths = _check.sizes("lengths", self.lengths, LONGEST)
         rows = [list(row) if _check.listed(row) else row for row in self.times_ms]
@@ -260,7 +258,7 @@ class SizeTable(SizedTime):
         if self.padding is not None and tuple(self.padding) != sizes:
             raise ValueError(f"padding of a SizeTable must be its batch_sizes, got {brief(self.padding)}")
         object.__setattr__(self, "padding", sizes)
-        super().__post_init__()
+        super().check()
 
     @property
     def edges(self) -> tuple[int, ...]:

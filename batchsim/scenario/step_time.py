@@ -12,8 +12,8 @@ import numpy as np
 from batchsim import _check
 from batchsim._compat import bincount, repeat
 from batchsim.scenario.data_sheets import Card, LanguageModel, card_named, model_named
-from batchsim.scenario.parameters import LARGEST_BATCH
-from batchsim.scenario.service import Service, next_size
+from batchsim.scenario.parameters import parameter
+from batchsim.scenario.service import Service, cost, fixed_ms, next_size, per_pair_ms
 
 MOST_DRAFT = 1000
 
@@ -96,24 +96,36 @@ class StepTime(Service):
     [10.0, 11.6, 11.6, 60.0]
     """
 
-    fixed_ms: float
-    weights_ms: float
-    per_token_ms: float
-    per_read_ms: float = 0.0
-    per_pair_ms: float = 0.0
+    fixed_ms: float = fixed_ms()
+    weights_ms: float = cost("Weights (ms)", "Time to read the model's weights in every step", 50, 0.1)
+    per_token_ms: float = cost(
+        "Per token (ms)",
+        "Time to compute each token of a step; it counts once it exceeds the time of the weights", 0.5, 0.001,
+    )  # fmt: skip
+    per_read_ms: float = cost(
+        "Per key read (ms)", "Time for a decode to read one token's keys and values", 0.002, 0.00001,
+        default=0.0,
+    )  # fmt: skip
+    per_pair_ms: float = per_pair_ms()
     _: KW_ONLY
     ragged: bool = False
     draft: int = 0
     acceptance: float = 0.0
     draft_ms: float = 0.0
-    captured: tuple[int, ...] | None = None
+    captured: tuple[int, ...] | None = parameter(
+        "Captured sizes",
+        "Sequences that steps of decodes are padded to (CUDA graphs), e.g. 1, 2, 4, 8, 16", type="sizes",
+        when_none="none", default=None,
+    )  # fmt: skip
     captured_padding: bool = True
     captured_prompts: bool = False
-    beyond_ms: float = 0.0
+    beyond_ms: float = cost(
+        "Uncaptured (ms)",
+        "Least time of a step without a graph, whose kernels are launched one by one", 200, 1, default=0.0,
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        for name in (*StepCost._fields, "draft_ms", "beyond_ms"):
-            _check.fix_real(self, name, at_least=0)
+    def check(self) -> None:
+        _check.fix_real(self, "draft_ms", at_least=0)
         _check.fix_whole(self, "draft", at_least=0, at_most=MOST_DRAFT)
         _check.fix_real(self, "acceptance", at_least=0, at_most=1)
         if not self.draft and (self.acceptance or self.draft_ms):
@@ -123,13 +135,11 @@ class StepTime(Service):
             raise ValueError("a step of one token must take longer than 0 ms, got 0")
         for name in ("ragged", "captured_padding", "captured_prompts"):
             _check.instance(name, getattr(self, name), bool, "True or False")
-        if self.captured is not None:
-            object.__setattr__(self, "captured", _check.sizes("captured", self.captured, LARGEST_BATCH))
         if self.padding is not None:
             rule = "padded sizes need a service time by batch size, as Affine or Table"
             hint = "whole batches are padded unless ragged=True, and steps to the sizes in captured"
             raise ValueError(f"{rule}, got a StepTime ({hint})")
-        super().__post_init__()
+        super().check()
 
     @classmethod
     def fit(cls, steps: Any, ms: Any = None) -> Self:

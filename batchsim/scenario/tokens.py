@@ -21,12 +21,13 @@ from batchsim.scenario.lengths import (
     points,
     whole_lengths,
 )
+from batchsim.scenario.parameters import Described, parameter
 from batchsim.scenario.prefixes import PREFIXES, Prefixes, hash_ids_of
 from batchsim.scenario.trace_files import read_sizes
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(Described):
     """The lengths of prompts and outputs, each a whole number or a distribution.
 
     `limit` is the most tokens that the client asked for, at least every output: rules that reserve memory in
@@ -39,18 +40,19 @@ class Tokens:
 
     prompt: int | Lengths
     output: int | Lengths
-    limit: int | None = None
+    limit: int | None = parameter(
+        "Limit (tokens)", "Largest output a client may request; memory is reserved for it", at_most=LONGEST,
+        when_none="the output's own length", default=None,
+    )  # fmt: skip
     prefixes: Prefixes | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name in ("prompt", "output"):
             value = getattr(self, name)
             if isinstance(value, (list, tuple, np.ndarray)):
                 object.__setattr__(self, name, Listed(value))  # type: ignore[arg-type]  # made an array
             elif not isinstance(value, Lengths):
                 _check.fix_whole(self, name, at_most=LONGEST)
-        if self.limit is not None:
-            _check.fix_whole(self, "limit", at_most=LONGEST)
         if self.prefixes is not None:
             _check.instance("prefixes", self.prefixes, PREFIXES, "PrefixGroups or HashIds")
 

@@ -31,11 +31,12 @@ from batchsim._files import SCENARIO_BYTES, text_of
 from batchsim._format import brief, several
 from batchsim.scenario.autoscale import Autoscale
 from batchsim.scenario.lengths import Geometric, Listed, Lognormal, Uniform
+from batchsim.scenario.noise import Noise
 from batchsim.scenario.prefixes import PREFIXES
 from batchsim.scenario.routing import ROUTINGS
 from batchsim.scenario.rules import RULES, RULES_OF_SIZES
 from batchsim.scenario.rules.continuous import BatchWait, Continuous, NewTokenRatio, WaitingServedRatio
-from batchsim.scenario.service import Affine, Noise, Table
+from batchsim.scenario.service import Affine, Table
 from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizeTable
 from batchsim.scenario.step_time import StepTime
 from batchsim.scenario.tokens import Tokens
@@ -303,7 +304,7 @@ def other_rules() -> Iterator[str]:
         for name, parameter in rule.parameters().items():
             if (value := parameter.usual) is None:
                 continue
-            usual = json.dumps(value) if parameter.kind in ("sizes", "word") else f"{value:g}"
+            usual = json.dumps(value) if parameter.type in ("sizes", "word") else f"{value:g}"
             rows.append((f"{name} = {usual}", parameter.about))
         yield "# [rule]"
         yield from (f"# {key:<23} # {about[:1].lower()}{about[1:]}" for key, about in rows)

@@ -18,6 +18,7 @@ import numpy as np
 
 from batchsim import _check
 from batchsim._compat import repeat
+from batchsim.scenario.kepler import kepler
 from batchsim.scenario.parameters import parameter, require
 from batchsim.scenario.traffic import Traffic
 
@@ -126,13 +127,17 @@ def running_sums(draw: Callable[[int], np.ndarray], requests: int, size: int) ->
         yield points
 
 
+_positive = functools.partial(parameter, type="real", above=0)
+
+
 @dataclass(frozen=True, repr=False)
 class _Renewal(OpenLoop, abstract=True):
     """Independent gaps between arrivals: a standard draw of mean 1, divided by the rate."""
 
-    rate_per_s: float = parameter(
-        "Arrival rate (per s)", "Mean number of requests per second", kind="real", above=0
-    )
+    rate_per_s: float = _positive(
+        "Arrival rate (per s)", "Mean number of requests per second", slider=(1, 10_000, 0.01), log=True,
+        usual=1000,
+    )  # fmt: skip
 
     @property
     def offered_per_s(self) -> float:
@@ -203,7 +208,7 @@ class Gamma(_Renewal):
 
     cv: float = parameter(
         "Burstiness (CV)", "Standard deviation over mean of the gaps between arrivals; Poisson: 1",
-        kind="real", at_least=1e-3, at_most=1e3, slider=(0.1, 10, 0.01), log=True, usual=3,
+        type="real", at_least=1e-3, at_most=1e3, slider=(0.1, 10, 0.01), log=True, usual=3,
     )  # fmt: skip
 
     title = "Gamma: smoother or burstier"
@@ -225,9 +230,12 @@ class ClosedLoop(Traffic):
     All send at time 0. A client thinks for an exponential time of mean `think_s` seconds, or not at all.
     """
 
-    clients: int = parameter("Clients", "Clients that each have one request at a time", at_most=10_000_000)
+    clients: int = parameter(
+        "Clients", "Each sends a request, waits for the answer, thinks, and sends the next",
+        at_most=10_000_000, slider=(1, 256, 1), usual=64,
+    )  # fmt: skip
     think_s: float = parameter(
-        "Think time (s)", "Mean time between an answer and the client's next request", kind="real",
+        "Think time (s)", "Mean time between an answer and the client's next request", type="real",
         at_least=0, default=0.0,
     )  # fmt: skip
 
@@ -290,12 +298,12 @@ class OnOff(OpenLoop):
     `mean_on_s` and `mean_off_s` are the mean seconds of an exponential stay in each state.
     """
 
-    on_rate_per_s: float = parameter("Burst rate (per s)", "Arrival rate in a burst", kind="real", above=0)
+    on_rate_per_s: float = _positive("Burst rate (per s)", "Arrival rate in a burst")
     off_rate_per_s: float = parameter(
-        "Rate between bursts (per s)", "0: none arrive", kind="real", at_least=0
+        "Rate between bursts (per s)", "0: none arrive", type="real", at_least=0
     )
-    mean_on_s: float = parameter("Mean burst (s)", "Mean duration of a burst", kind="real", above=0)
-    mean_off_s: float = parameter("Mean pause (s)", "Mean time between two bursts", kind="real", above=0)
+    mean_on_s: float = _positive("Mean burst (s)", "Mean duration of a burst")
+    mean_off_s: float = _positive("Mean pause (s)", "Mean time between two bursts")
 
     title = "On-off: bursts"
 
@@ -369,17 +377,14 @@ class Diurnal(OpenLoop):
     `peak_to_mean` is from 1 (flat) to 2 (no arrivals at midnight).
     """
 
-    mean_rate_per_s: float = parameter(
-        "Mean rate (per s)", "Mean number of requests per second", kind="real", above=0
-    )
+    mean_rate_per_s: float = _positive("Mean rate (per s)", "Mean number of requests per second")
     peak_to_mean: float = parameter(
-        "Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night", kind="real", at_least=1,
+        "Peak-to-mean ratio", "1: the same all day; 2: no arrivals at night", type="real", at_least=1,
         at_most=2, slider=(1, 2, 0.05), usual=1.8,
     )  # fmt: skip
-    period_s: float = parameter(
-        "Length of a day (s)", "Duration of the compressed day", kind="real", above=0, slider=(1, 1000, 0.01),
-        log=True, usual=20,
-    )  # fmt: skip
+    period_s: float = _positive(
+        "Length of a day (s)", "Duration of the compressed day", slider=(1, 1000, 0.01), log=True, usual=20
+    )
 
     title = "Diurnal: a day, compressed"
 
@@ -460,41 +465,3 @@ class Diurnal(OpenLoop):
 WORKLOADS: tuple[type[OpenLoop] | type[ClosedLoop], ...] = (
     Poisson, Constant, Gamma, OnOff, Diurnal, ClosedLoop,
 )  # fmt: skip
-
-
-# The series of (x - sin x) / x**3 and of (1 - cos x) / x**2 in x**2, the highest power first: up to pi their
-# truncation error is below a rounding error, and nothing cancels near 0, as it does in x - sin x.
-SINE = [(-1) ** k / math.factorial(2 * k + 3) for k in reversed(range(14))]
-COSINE = [(-1) ** k / math.factorial(2 * k + 2) for k in reversed(range(14))]
-
-
-def kepler(mean_angle: np.ndarray, swing: float) -> np.ndarray:
-    """Solve Kepler's equation: angle - swing * sin(angle) = mean_angle.
-
-    The angles are from 0 to pi, and `swing` from 0 to 1. The integral of a day's rate has this form, with the
-    share of the day's arrivals as the mean angle. The solution is accurate to a few roundings everywhere.
-    F. L. Markley's method (Kepler equation solver, 1995): a cubic's root, accurate to 3e-4, and one step of
-    fifth order.
-
-    >>> kepler(np.array([0.5, 3.0]), swing=1.0).round(6)
-    array([1.4973  , 3.070767])
-    """
-    mean = np.maximum(mean_angle, 1e-90)  # with 0, the fraction below would be 0 / 0
-    rest = 1 - swing
-    alpha = (3 * math.pi**2 + 1.6 * math.pi / (1 + swing) * (math.pi - mean)) / (math.pi**2 - 6)
-    d = 3 * rest + swing * alpha
-    square = mean * mean
-    q = 2 * rest * alpha * d - square
-    r = (3 * alpha * d * (d - rest) + square) * mean
-    w = np.cbrt(r + np.sqrt(q * q * q + r * r))
-    w *= w
-    angle = (2 * r * w / (w * w + w * q + q * q) + mean) / d
-
-    square = angle * angle
-    above_sine, below_one = np.polyval(SINE, square) * square * angle, np.polyval(COSINE, square) * square
-    error = rest * angle + swing * above_sine - mean
-    slope = rest + swing * below_one
-    second, third = swing / 2 * (angle - above_sine), swing / 6 * (1 - below_one)
-    step = -error / (slope - error * second / slope)
-    step = -error / (slope + step * (second + step * third))
-    return angle - error / (slope + step * (second + step * (third - step * second / 12)))

@@ -432,7 +432,7 @@ def _in_grid(chosen: Candidate, over: Mapping[str, Any]) -> Iterator[tuple[str, 
         if value not in numbers or isinstance(values, Mapping):
             continue
         at, parameter = numbers.index(value), chosen.scenario.rule.parameters().get(name)
-        whole = parameter.kind == "whole" if parameter else all(type(each) is int for each in numbers)
+        whole = parameter.type == "whole" if parameter else all(type(each) is int for each in numbers)
         for other in (*numbers[max(at - 1, 0) : at], *numbers[at + 1 : at + 2]):
             yield NEXT, name, other
             middle = (value + other) / 2 if 0 in (value, other) else math.sqrt(value * other)
@@ -453,7 +453,7 @@ def _scaled(chosen: Candidate) -> Iterator[tuple[str, str, Any]]:
     if kind.in_steps(rule):
         yield TWICE, name, value * 2
         yield HALF, name, max(value // 2, 1)
-    elif it.kind == "whole":
+    elif it.type == "whole":
         twice = value * 2 if it.of_sizes else min(value * 2, rule.max_batch_size)
         for step, other in ((TWICE, twice), (HALF, value // 2)):
             if 1 <= other != value:

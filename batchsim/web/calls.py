@@ -36,7 +36,7 @@ def call(rule: type[Rule]) -> dict[str, Any]:
         bounds = {"least": it.at_least, "most": it.at_most, "above": it.above}
         known = {key: bound for key, bound in bounds.items() if bound is not None}
         parameters[name] = {
-            "kind": it.kind,
+            "kind": it.type,
             "usual": plain(getattr(one, name)),
             "endless": it.may_be_inf,
             **known,

@@ -21,7 +21,7 @@ from batchsim.view import scales
 from batchsim.view.explorer.control import Control
 from batchsim.view.explorer.opening import STEPS
 from batchsim.view.explorer.reasons import LATENCY
-from batchsim.view.explorer.requests import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.runs import COLUMNS, WAITS, sizes
 from batchsim.view.pictures import cells, latency
 from batchsim.view.pictures.data import GROUPS
@@ -78,8 +78,8 @@ def descriptions() -> dict[str, Any]:
 
 def _control(control: Control) -> dict[str, Any]:
     slider = control.slider._asdict() if control.slider else None
-    about = {name: getattr(control, name) for name in ("label", "about", "kind", "default")}
-    return {**about, "slider": slider, "bounds": dict(control.bounds)}
+    words = {"label": control.label, "about": control.tip, "kind": control.type}
+    return {**words, "default": control.default, "slider": slider, "bounds": dict(control.bounds)}
 
 
 def presets() -> dict[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ from batchsim.scenario import Affine, Constant, Gamma, OpenLoop, Poisson, Scenar
 from batchsim.simulate import simulate
 from batchsim.study.surface import MAP_REQUESTS
 from batchsim.view.cell import with_picture
-from batchsim.view.explorer.requests import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.pictures.plot import plot
 from batchsim.view.scripts import JS, bundle, widget
 from batchsim.web import wasm

@@ -159,7 +159,8 @@ def test_the_keyboard_alone_changes_every_control(lab, opened):
     with opened(lab, PANEL, viewport={"width": 850, "height": 1000}) as panel:
         panel.kernel.run("from batchsim.view.explorer.control import MAIN")
         panel.kernel.run("from batchsim.view.explorer.controls import SETTINGS")
-        panel.kernel.run("from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant")
+        panel.kernel.run("from batchsim.view.explorer.kinds import KINDS, relevant")
+        panel.kernel.run("from batchsim.view.explorer.rows import CONTROLS")
         every = "[name for name in KINDS['requests'].controls if CONTROLS[name].page]"
         changed = set()
         for state in STATES:

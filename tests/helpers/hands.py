@@ -1,7 +1,7 @@
 """Hands on the controls of an explorer, without a page."""
 
 from batchsim.view.explorer.controls import SETTINGS, widgets_of
-from batchsim.view.explorer.kinds import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.widgets import HIDDEN
 
 

@@ -16,9 +16,9 @@ COSTS = {"fixed_ms": 2.0, "per_item_ms": 0.2}
 
 
 def random_value(generator, described, largest):
-    if described.kind == "sizes":
+    if described.type == "sizes":
         return sorted({int(size) for size in generator.integers(1, largest + 1, 3)})
-    if described.kind == "whole":
+    if described.type == "whole":
         return int(generator.integers(1, largest + 1))
     wholes = generator.integers(0, 60, 2).tolist()
     choices = [0.0, *wholes, *wholes, *generator.uniform(0, 30, 4).tolist(), math.inf]

@@ -11,15 +11,10 @@ pytestmark = [
 ]
 
 RECIPE = re.compile(
-    r"\| a control of the explorer \| (\w+) file: a row, named as a field of `Scenario`, "
-    r"of `(\w+)` in `(\S+)`,"
+    r"\| a control of the explorer \| (\w+) file: a row of `(\w+)` in `(\S+)`, named as a field"
 )
 
-FLAGS = re.MULTILINE | re.DOTALL
-ROW = """
-    "price_per_hour": Control("Price (per hour)", "What a server costs in an hour; empty: not known",
-        "real", None, RULE, Slider("linear", 0, 10, 0.1), {"at_least": 0}, optional=True),
-"""
+ROW = '    **rows(RULE, "price_per_hour"),\n'
 
 CHECK = """
 import batchsim as bs
@@ -48,10 +43,10 @@ def copy(tmp_path_factory):
     ((files, table, name),) = RECIPE.findall(CONTRIBUTING)
     file = project / "batchsim" / name
     without, count = re.subn(
-        r'^    "price_per_hour": Control\(.*?optional=True\),\n', "", file.read_text(), flags=FLAGS
+        r'^    \*\*rows\(COMPUTING, "price_per_hour"\),\n', "", file.read_text(), flags=re.MULTILINE
     )
-    assert count == 1  # the row is there already, in other words
-    text, count = re.subn(rf"^{table} = {{$", rf"\g<0>{ROW.rstrip()}", without, flags=FLAGS)
+    assert count == 1  # the row is there already, on another page
+    text, count = re.subn(rf"^{table}: .* = {{\n", rf"\g<0>{ROW}", without, flags=re.MULTILINE)
     assert count == 1
     file.write_text(text)
     return project, NUMBERS[files]

@@ -90,7 +90,7 @@ class Groups(OpenLoop):
     """Evenly spaced groups of `group_size` requests that arrive together."""
 
     rate_per_s: float = parameter(
-        "Arrival rate (per s)", "Mean number of requests per second", kind="real", above=0
+        "Arrival rate (per s)", "Mean number of requests per second", type="real", above=0
     )
     group_size: int = parameter("Group size", "Requests that arrive together", slider=(1, 64, 1), usual=4)
 
@@ -155,7 +155,7 @@ from oracles.plans import SERVERS_RULES, WORKLOADS
 import batchsim as bs
 from batchsim.cli import app
 from batchsim.engines.draws import draw, draw_cached
-from batchsim.view.explorer.kinds import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import State
 
 scenario = bs.Scenario(bs.Groups(800, 3), bs.Multiples(8, 5, 2), bs.Affine(5, 0.25), servers=2)

@@ -15,8 +15,9 @@ from places import ROOT
 
 import batchsim as bs
 from batchsim._format import duration, number, percent
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
+from batchsim.view.explorer.kinds import KINDS, relevant
 from batchsim.view.explorer.reasons import of_requests
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULT
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.lane_kinds import RequestLanes
@@ -256,7 +257,7 @@ def test_what_is_typed_moves_the_slider_to_the_share_of_the_first():
 
 
 def test_an_empty_field_says_what_that_means():
-    shown = {name: it.when_empty for name, it in CONTROLS.items() if it.optional and it.page}
+    shown = {name: it.when_empty for name, it in CONTROLS.items() if it.when_empty and it.page}
     shown = {name: words for name, words in shown.items() if name in KINDS["requests"].controls}
     assert shown == {
         "priorities": "one level", "padding": "no padding", "devices": "one each", "queue_limit": "no limit",

@@ -19,7 +19,7 @@ import batchsim as bs
 from batchsim import web
 from batchsim._format import number, percent
 from batchsim.cli import app
-from batchsim.view.explorer.requests import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.runs import sizes, waits
 from batchsim.view.pictures.heat_map import MEASURES
 from batchsim.view.scripts import bundle

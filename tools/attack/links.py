@@ -6,7 +6,7 @@ import string
 from pathlib import Path
 from urllib.parse import quote
 
-from batchsim.view.explorer.kinds import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULT, State
 
 TEXTS = [

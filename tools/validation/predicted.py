@@ -16,7 +16,7 @@ from batchsim.measured.measurement import Measurement
 from batchsim.measured.resampled import services
 from batchsim.measured.samples import autocorrelation
 from batchsim.result.metrics import heading
-from batchsim.scenario.service import Noise
+from batchsim.scenario.noise import Noise
 
 TABLES = Path(__file__).with_suffix(".md")
 LOADS = (0.5, 0.8, 0.9)

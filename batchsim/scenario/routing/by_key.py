@@ -57,7 +57,7 @@ class ByKey(Routing):
 
     keys: int | tuple[int, ...]
     popularity: float = parameter(
-        "Popularity", "Exponent of Zipf's law; 0: all keys alike", kind="real", at_least=0, at_most=10,
+        "Popularity", "Exponent of Zipf's law; 0: all keys alike", type="real", at_least=0, at_most=10,
         slider=(0, 2, 0.05), usual=1.0, default=1.0,
     )  # fmt: skip
 

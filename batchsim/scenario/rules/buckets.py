@@ -98,7 +98,7 @@ class Buckets(Rule):
 
     edges: tuple[int, ...] = parameter(
         "Bucket edges", "The largest size of each range of requests that share batches, as 64, 512",
-        kind="sizes", at_most=LONGEST, of_sizes=True, usual=(64, 512),
+        type="sizes", at_most=LONGEST, of_sizes=True, usual=(64, 512),
     )  # fmt: skip
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]

@@ -199,7 +199,7 @@ class CompetingWindows(Rule):
         "The length of the windows in which an idle server collects a batch", default=10.0, may_be_inf=False
     )
     poll_ms: float = parameter(
-        "Poll (ms)", "How long an idle server asks for a request before it asks again", kind="real",
+        "Poll (ms)", "How long an idle server asks for a request before it asks again", type="real",
         at_least=0.001, may_be_inf=True, usual=1.0, default=1.0,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ class NeverServed(ValueError):
 
 def _share(name: str, about: str, default: float = 0.0, **more: Any) -> Any:
     """Return a field of a real number, at least 0, in a server's own word."""
-    return parameter(name, about, default=default, kind="real", at_least=0, **{"usual": default} | more)
+    return parameter(name, about, default=default, type="real", at_least=0, **{"usual": default} | more)
 
 
 @dataclass(frozen=True)

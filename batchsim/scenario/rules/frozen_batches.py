@@ -91,7 +91,7 @@ class FrozenBatches(Limited):
     max_batch_size: int = rule_api.max_batch_size(default=32)
     max_wait_ms: float = rule_api.max_wait_ms(default=10.0)  # type: ignore[misc]
     max_ongoing: float = parameter(
-        "Max ongoing", "How many requests may be in batches, formed or computed, at once", kind="real",
+        "Max ongoing", "How many requests may be in batches, formed or computed, at once", type="real",
         at_least=1, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
     max_batch_units: int | None = max_batch_units()

@@ -181,11 +181,11 @@ class LearnedCork(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=100)
     patience: float = parameter(
         "Patience", "The share of batches' mean wait that waiting for another request may cost",
-        kind="real", at_least=0, slider=(0, 5, 0.05), usual=0.95, default=0.95,
+        type="real", at_least=0, slider=(0, 5, 0.05), usual=0.95, default=0.95,
     )  # fmt: skip
     max_latency_ms: float = parameter(
         "Max latency (ms)", "Requests that would be answered later than this after they came are refused",
-        kind="real", at_least=0, may_be_inf=True, usual=math.inf, default=math.inf,
+        type="real", at_least=0, may_be_inf=True, usual=math.inf, default=math.inf,
     )  # fmt: skip
 
     decide = staticmethod(decide)

@@ -117,7 +117,7 @@ class LearnedSizes(Rule):
     max_batch_size: int = rule_api.max_batch_size(default=128)
     deadline_ms: float = parameter(
         "Deadline (ms)", "How long after it came a request may be answered: it bounds a batch",
-        kind="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
+        type="real", at_least=0, slider=(1, 200, 1), usual=100.0, default=100.0,
     )  # fmt: skip
 
     decide = staticmethod(decide)

@@ -33,7 +33,7 @@ class PreferredSizes(Rule):
     """
 
     preferred: tuple[int, ...] = parameter(
-        "Preferred sizes", "A batch of such a size leaves as soon as it is complete, as 4, 8", kind="sizes",
+        "Preferred sizes", "A batch of such a size leaves as soon as it is complete, as 4, 8", type="sizes",
         usual=(8, 32),
     )  # fmt: skip
     max_batch_size: int = rule_api.max_batch_size(default=32)

@@ -39,8 +39,8 @@ FULL, WAIT, BACKLOG, DRAIN, ENOUGH = (int(trigger) for trigger in Trigger)
 NOTHING, START, FREEZE, REFUSE = 0, 1, 2, 3
 ENDLESS = 2**63 - 1  # a limit that is None
 PLAIN: dict[str, dict[str, Any]] = {  # the bounds of plain fields, by their annotation
-    "int": {"kind": "whole", "at_least": -LARGEST_WHOLE, "at_most": LARGEST_WHOLE},
-    "float": {"kind": "real", "may_be_inf": True},
+    "int": {"type": "whole", "at_least": -LARGEST_WHOLE, "at_most": LARGEST_WHOLE},
+    "float": {"type": "real", "may_be_inf": True},
 }
 ANYONE = "a request waits"  # the condition of a step
 Decision = tuple[int, int, int]  # an action, the number of requests, and the trigger
@@ -115,7 +115,7 @@ def max_wait_ms(
     """Return the field of rules with a timer: how long a batch waits for more requests."""
     return parameter(
         "Max wait (ms)", about,
-        kind="real", at_least=0, may_be_inf=may_be_inf, slider=(0, 100, 0.5), usual=10.0, default=default,
+        type="real", at_least=0, may_be_inf=may_be_inf, slider=(0, 100, 0.5), usual=10.0, default=default,
     )  # fmt: skip
 
 
@@ -262,17 +262,17 @@ class Rule(Described, Renewed):
     def params(self) -> Any:
         """The parameters as `decide` takes them, those in ms in seconds."""
 
-        def plain(name: str, kind: str) -> Any:
+        def plain(name: str, type_: str) -> Any:
             value = getattr(self, name)
             if value is None:
                 return ENDLESS
-            if kind == "word":
-                return self.parameters()[name].words.index(value)
-            if kind == "real":  # an int would be another type, for which Numba compiles again
+            if type_ == "word":
+                return [*self.parameters()[name].words].index(value)
+            if type_ == "real":  # an int would be another type, for which Numba compiles again
                 return value / 1000 if name.endswith("_ms") else float(value)
-            return np.array(value, np.int64) if kind == "sizes" else value
+            return np.array(value, np.int64) if type_ == "sizes" else value
 
-        return self.Params(*(plain(name, it.kind) for name, it in self.parameters().items()))
+        return self.Params(*(plain(name, it.type) for name, it in self.parameters().items()))
 
     @property
     def steps(self) -> tuple[Step, ...]:

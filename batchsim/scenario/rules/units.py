@@ -31,7 +31,7 @@ def max_batch_units() -> Any:
     """Return the field of rules that limit a batch by the sizes of its requests."""
     return parameter(
         "Max batch units", "A batch never holds more units than this, in the sizes of its requests",
-        at_most=LARGEST_LIMIT, may_be_none=True, of_sizes=True, default=None, kw_only=True,
+        at_most=LARGEST_LIMIT, when_none="no limit", of_sizes=True, default=None, kw_only=True,
         slider=(1, 1e6, 0.01), log=True,
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ def units() -> Any:
     """Return the field that says how such a limit counts."""
     return parameter(
         "Units", "How the limit counts: with padding, the number of requests times the longest; or the sum",
-        kind="word", words=("padded", "summed"), of_sizes=True, default="padded",
+        type="word", words=("padded", "summed"), of_sizes=True, default="padded",
         kw_only=True,
     )  # fmt: skip
 

@@ -144,7 +144,7 @@ CHECKS: Mapping[str, Callable[..., Any]] = {
     "text": _text,
     "choice": _one_of,
 }
-PAIRS = {  # the kinds that are typed as pairs, with how
+PAIRS = {  # the types that are typed as pairs, with how
     "points": "a curve must be like 1:2.1,8:3.3 (batch size:ms)",
     "levels": "Priorities must be like 1:0.2,2:0.8 (level:share)",
     "watts": "Watts must be like 0:60,8:300 (batch size:watts)",
@@ -155,34 +155,35 @@ PAIRS = {  # the kinds that are typed as pairs, with how
 class Control:
     """One value of the state, and the control that moves it.
 
-    `kind` is a key of `CHECKS`, and `bounds` are that check's arguments, such as the options of a choice with
-    their labels. Without a `page` the value has no control of its own. `optional`: the value may be empty.
+    `type` is a key of `CHECKS`, and `bounds` are that check's arguments, such as the options of a choice with
+    their labels. Without a `page` the value has no control of its own. `when_empty` is the meaning of an
+    empty field, for a value that may be empty.
     """
 
     label: str
     about: str
-    kind: str
+    type: str
     default: Any
     page: str | None
     slider: Slider | None = None
     bounds: Mapping[str, Any] = field(default_factory=dict)
-    optional: bool = False
+    when_empty: str = ""
 
     @property
-    def when_empty(self) -> str:
-        """The meaning of an empty field, from `about`; "" if it must not be empty."""
-        return self.about.rpartition("empty: ")[2] if "empty: " in self.about else ""
+    def tip(self) -> str:
+        """What the value is, and what an empty field means."""
+        return f"{self.about}; empty: {self.when_empty}" if self.when_empty else self.about
 
     def check(self, name: str, value: Any) -> Any:
         """Return the value as the state stores it, or raise an error that calls it `name`."""
-        if self.optional and value in (None, (), []):
-            return () if self.kind in ("sizes", "rows", *PAIRS) else None
-        return CHECKS[self.kind](name, value, **self.bounds)
+        if self.when_empty and value in (None, (), []):
+            return () if self.type in ("sizes", "rows", *PAIRS) else None
+        return CHECKS[self.type](name, value, **self.bounds)
 
     def read(self, name: str, text: str) -> Any:
         """Return the value that a person typed, or raise an error with the rule and the text.
 
-        >>> from batchsim.view.explorer.kinds import CONTROLS
+        >>> from batchsim.view.explorer.rows import CONTROLS
         >>> CONTROLS["max_batch_size"].read("", " 16 "), CONTROLS["queue_limit"].read("", "")
         (16, None)
         >>> CONTROLS["servers"].read("Servers", "two")
@@ -190,27 +191,27 @@ class Control:
         ValueError: Servers must be a whole number, got 'two'
         """
         value: Any = text.strip()
-        if self.optional and value in ("", "none"):
+        if self.when_empty and value in ("", "none"):
             value = None
-        elif self.kind in PAIRS:
-            value = [_pair(pair, PAIRS[self.kind]) for pair in text.split(",") if pair.strip()]
-        elif self.kind == "rows":
+        elif self.type in PAIRS:
+            value = [_pair(pair, PAIRS[self.type]) for pair in text.split(",") if pair.strip()]
+        elif self.type == "rows":
             value = [
                 [_number(name, each, whole=0 in (row, at)) for at, each in enumerate(line.split(":"))]
                 for row, line in enumerate(text.split(","))
             ]
-        elif self.kind == "sizes":
+        elif self.type == "sizes":
             value = [_number(name, size, whole=True) for size in text.split(",") if size]
-        elif self.kind in ("whole", "real"):
-            value = _number(name, value, whole=self.kind == "whole")
+        elif self.type in ("whole", "real"):
+            value = _number(name, value, whole=self.type == "whole")
         return self.check(name, value)
 
 
 def _number(name: str, text: str, whole: bool) -> float:
-    for kind in (int,) if whole else (int, float):
+    for number in (int,) if whole else (int, float):
         with suppress(ValueError):
             if "_" not in text:  # 1_000 is a number in Python only
-                return kind(text)
+                return number(text)
     raise ValueError(f"{name} must be a {'whole ' if whole else ''}number, got {brief(text)}")
 
 

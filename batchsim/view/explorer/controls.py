@@ -24,9 +24,10 @@ from batchsim.view.explorer.control import (
     Slider,
 )
 from batchsim.view.explorer.kind import Ranges
-from batchsim.view.explorer.kinds import CONTROLS, on_page, relevant
+from batchsim.view.explorer.kinds import on_page, relevant
 from batchsim.view.explorer.knob import Knob
 from batchsim.view.explorer.parts import Values
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.services import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
@@ -71,10 +72,10 @@ class Controls:
         take, state = functools.partial(self._take, name), self.session.state
         if spec.page is None:
             raise KeyError(f"{name} has no control of its own")
-        tip = f"{spec.label}: {spec.about}"
+        tip = f"{spec.label}: {spec.tip}"
         if name == "service":
             return ServiceChooser(spec.label, tip, self._offered_services(), self.service, take)
-        if spec.kind != "choice":
+        if spec.type != "choice":
             value, alias = getattr(state, name), self.aliases.get(name, "")
             return Knob(name, spec, value, self._range(name), alias, take)
         if name == "mode":
@@ -111,7 +112,7 @@ class Controls:
         state = before.replace(**before.kind.changes(before, name, value))
         if name in (before.kind.rule, "max_batch_size"):
             state = state.fitted()  # the rule's batch sizes follow a smaller `max_batch_size`
-        is_list = CONTROLS[name].kind == "choice"
+        is_list = CONTROLS[name].type == "choice"
         if not is_list:
             self._guard(before, state)
         self.session.state = state
@@ -149,7 +150,7 @@ class Controls:
                 rule = replace(config.rule, max_batch_size=int(largest))  # type: ignore[type-var]
                 config = replace(config, rule=rule)
             state = state.kind.fitting(state, config)
-            return state.kind.served(state, config, self.session.scenario(state))
+            return state.served(config, self.session.scenario(state))
 
         return served
 

@@ -1,7 +1,4 @@
-"""The explorer's kinds of run, and all their controls: each value is described once, in `CONTROLS`.
-
-The state, its links, the widgets and the error messages are all made from these tables.
-"""
+"""The explorer's kinds of run, and the words of their controls."""
 
 import math
 import re
@@ -10,35 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from batchsim.view.explorer.control import MAIN, Control, choice
 from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.requests import Requests
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.tokens import TokenGeneration
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (Requests(), TokenGeneration())}
 FIRST = next(iter(KINDS))  # the kind of run that an explorer begins with
-
-
-def _controls() -> Mapping[str, Control]:
-    """Return the controls of all kinds; each kind's own come after the one that precedes them there."""
-    found = {
-        "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
-            FIRST, MAIN, {name: name for name in KINDS}),
-    }  # fmt: skip
-    order = list(found)
-    for kind in KINDS.values():
-        place = 1
-        for name, control in kind.controls.items():
-            if name in found:
-                place = order.index(name) + 1
-            else:
-                order.insert(place, name)
-                place += 1
-            found.setdefault(name, control)
-    return {name: found[name] for name in order}
-
-
-CONTROLS = _controls()
 
 
 def on_page(page: str) -> list[str]:

@@ -34,7 +34,7 @@ class Knob:
             description_allow_html=True,
             continuous_update=False,
             placeholder=spec.when_empty,
-            tooltip=spec.about,
+            tooltip=spec.tip,
             classes=f"batchsim-knob batchsim-knob-{name}{' batchsim-wide' * is_wide}",
         )
         self.field.observe(self._typed, names="value")

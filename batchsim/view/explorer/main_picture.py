@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsim.scenario import Rule
 from batchsim.view.explorer import presets
-from batchsim.view.explorer.kind import full_only
+from batchsim.view.explorer.options import full_only
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import Screen
 from batchsim.view.pictures.headline import as_html

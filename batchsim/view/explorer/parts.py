@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from batchsim.scenario import Scenario
 from batchsim.scenario.knobs import rebuilt
-from batchsim.view.explorer.control import GIVEN, Control, Option
+from batchsim.view.explorer.control import GIVEN, Option
+from batchsim.view.explorer.options import Options
+from batchsim.view.explorer.rows import CONTROLS
 
 STAYS: Any = object()  # what `make` returns for a part that the part around it has made
 Values = dict[str, Any]  # by the names of controls
@@ -47,12 +49,17 @@ def same(name: str) -> Part:
     return Part((name,), lambda values, _: values[name], lambda part, _: {name: part})
 
 
+def optional(name: str) -> Part:
+    """Return the part that is the value of one control, None for an empty one."""
+    return Part((name,), lambda values, _: values[name] or None, lambda part, _: {name: part or ()})
+
+
 def unshown(usual: Any) -> Part:
     """Return a part without a control."""
     return Part((), lambda *_: usual, lambda part, _: {} if part == usual else None)
 
 
-def chosen(chooser: str, options: Mapping[str, Option]) -> Part:
+def chosen(chooser: str, options: Options) -> Part:
     """Return the part that the options of a list make."""
 
     def make(values: Mapping[str, Any], _: Any) -> Any:
@@ -103,9 +110,7 @@ def made(parts: Parts, values: Mapping[str, Any], given: Mapping[str, Given], ba
     return new
 
 
-def read(
-    parts: Parts, controls: Mapping[str, Control], scenario: Any, only: str = ""
-) -> tuple[Values, dict[str, Given]]:  # fmt: skip
+def read(parts: Parts, scenario: Any, only: str = "") -> tuple[Values, dict[str, Given]]:
     """Return the values of the controls for a scenario, and the parts that they cannot say.
 
     `only` is the name of one field: the scenario need not have others.
@@ -114,7 +119,7 @@ def read(
     given = {}
     for path, part, there in _places(parts, scenario, only):
         own = part.read(there, scenario)
-        if own is None or not _are_taken(controls, own):
+        if own is None or not _are_taken(own):
             own = {part.chooser: GIVEN} if part.chooser else None
         if own is None or own.get(part.chooser) == GIVEN:
             given[path] = Given(there, own)
@@ -141,8 +146,8 @@ def _places(parts: Parts, scenario: Any, only: str = "") -> Iterator[tuple[str, 
                 yield path, part, getattr(owner, inner)
 
 
-def _are_taken(controls: Mapping[str, Control], values: Values) -> bool:
+def _are_taken(values: Values) -> bool:
     """Return whether controls take the values as they are."""
     with suppress(TypeError, ValueError):
-        return all(controls[name].check(name, value) == value for name, value in values.items())
+        return all(CONTROLS[name].check(name, value) == value for name, value in values.items())
     return False

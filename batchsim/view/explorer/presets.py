@@ -11,17 +11,13 @@ from batchsim.scenario import Scenario
 from batchsim.servers.files import has_rule, target_of, translated
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server, ServerConfig
-from batchsim.view.explorer.control import GIVEN, Control, Option, choice
+from batchsim.view.explorer.control import GIVEN, Option
 
 # The controls for what a server's `Words` name, by the field of `Words`; a rule has some of them.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "size": ("max_batch_size", "max_num_seqs"), "wait": ("max_wait_ms",), "servers": ("servers",),
     "devices": ("devices",), "queue": ("queue_limit",), "sizes": ("padding",), "timeout": ("timeout_ms",),
     "budget": ("max_num_batched_tokens",),
-}  # fmt: skip
-SERVER: Mapping[str, Control] = {
-    "server": choice("Server", "The server whose settings the controls move", "", None,
-        {"": ""} | {name: server.title for name, server in ALL.items()}),
 }  # fmt: skip
 
 

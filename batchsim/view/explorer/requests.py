@@ -6,35 +6,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from batchsim.measured.published import published, published_names, published_source
-from batchsim.scenario import RULES, Affine, Poisson, Rule, Scenario, Service, SizeOrWait, Table
+from batchsim.measured.published import published_source
+from batchsim.scenario import Affine, Poisson, Scenario, Service, SizeOrWait
 from batchsim.scenario.full_batches import mean_seconds
-from batchsim.scenario.lengths import LONGEST, Uniform
 from batchsim.scenario.routing import NAMES
 from batchsim.scenario.rules import RULES_OF_SIZES
-from batchsim.scenario.scenario import OVERSIZE
-from batchsim.scenario.sized_time import PackedTime, PaddedTime, SizedTime, SizeTable
-from batchsim.scenario.traffic import UNIT
+from batchsim.scenario.sized_time import PaddedTime, SizedTime, SizeTable
 from batchsim.servers.registry import SERVERS, SIZE_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.slo import SLO
 from batchsim.view.explorer import kind, reasons
-from batchsim.view.explorer.control import (
-    ARRIVALS,
-    COMPUTING,
-    DEVICE,
-    MAIN,
-    RULE,
-    Control,
-    Option,
-    Slider,
-    choice,
-    rows_of,
-    size_table,
-)  # fmt: skip
 from batchsim.view.explorer.kind import Kind, Ranges, State
-from batchsim.view.explorer.parts import STAYS, Part, Values, chosen, same
-from batchsim.view.explorer.presets import SERVER
+from batchsim.view.explorer.options import ROUTINGS, RULES, SERVICES, SIZES
+from batchsim.view.explorer.parts import STAYS, Part, Parts, Values, chosen, optional, same
 from batchsim.view.explorer.runs import Stored, run, usual_longest
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.window import Window, request_window
@@ -43,116 +27,8 @@ from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.scales import nice
 
 LARGEST_SLID = 64  # larger batch sizes can be typed
-# Every registered rule, by its name in snake case, and one for full batches only.
-SHOWN: tuple[type[Rule], ...] = (*RULES, *RULES_OF_SIZES)
-RULE_OPTIONS: Mapping[str, Option] = {
-    kind.snake(rule): Option(rule.label(), rule, tuple(rule.parameters())) for rule in SHOWN
-} | {
-    "full_only": Option("Full batches only", SizeOrWait, ("max_batch_size",), kind.full_only,
-        kind.size_of_full),
-}  # fmt: skip
-COSTS = "fixed_ms", "per_item_ms", "per_unit_ms", "per_pair_ms"
-SERVICES: Mapping[str, Option] = {
-    "affine": Option("Affine: fixed cost + cost per item", Affine, ("fixed_ms", "per_item_ms")),
-    "published": Option("Published", Table, ("published",), published, lambda table: None),
-    "curve": Option("Curve", Table, ("curve",)),
-    "size_table": Option(
-        "Table by batch size and length",
-        SizeTable,
-        ("size_table",),
-        size_table,
-        lambda table: (rows_of(table),),
-    ),
-    "padded": Option("Padded: + cost per unit x batch size x longest", PaddedTime, COSTS),
-    "packed": Option("Packed: + cost per unit x sum of sizes", PackedTime, COSTS),
-}
-SIZES: Mapping[str, Option] = {
-    "none": Option("None: all are alike", type(None), (), lambda: None, lambda _: ()),
-    **kind.lengths("size", Option("All equal", Uniform, ("size_mean",),
-        lambda mean: Uniform(round(mean), round(mean)),
-        lambda sizes: (sizes.low,) if sizes.low == sizes.high else None)),
-}  # fmt: skip
 MAPS: Mapping[str, tuple[str, str] | None] = {  # the heat map's axes, x and y; None: the rule's own
     "own": None, "units": ("max_batch_units", "max_wait_ms"), "limits": ("max_batch_size", "max_batch_units"),
-}  # fmt: skip
-
-# Rules share the control of a parameter's name; the first rule that has it describes it.
-PARAMETERS: dict[str, Control] = {}
-for rule in SHOWN:
-    PARAMETERS |= {
-        name: kind.of_parameter(it, RULE if it.kind == "word" else MAIN)
-        for name, it in rule.parameters().items()
-        if name not in PARAMETERS
-    }
-PER_PAIR_MS = Control("Per pair (ms)", "Time of the attention, for each pair of tokens of a request",
-    "real", 0, COMPUTING, Slider("linear", 0, 0.0001, 0.0000001), {"at_least": 0})  # fmt: skip
-FIXED_MS = Control("Fixed cost (ms)", "Time that every batch or step takes, independent of its size",
-    "real", 5, COMPUTING, Slider("linear", 0, 50, 0.5), {"at_least": 0})  # fmt: skip
-CONTROLS: Mapping[str, Control] = {
-    **kind.TRAFFIC,
-    "priorities": Control("Priorities",
-        "Share of level 1, which is served first; type more levels as 1:0.2, 2:0.5, 3:0.3; empty: one level",
-        "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), optional=True),
-    "sizes": choice("Sizes", "Distribution of the sizes of requests", "none", ARRIVALS, SIZES),
-    "size_mean": Control("Mean size", "Mean size of a request, in units such as tokens",
-        "real", 80, ARRIVALS, Slider("log", 1, 10_000, 0.01), {"at_least": 1, "at_most": LONGEST}),
-    "size_cv": Control("Size spread (CV)", "Standard deviation over mean of the requests' sizes",
-        "real", 1, ARRIVALS, Slider("linear", 0, 3, 0.05), {"at_least": 0, "at_most": 1e3}),
-    "size_most": Control("Largest size", "Larger requests are cut to this size; empty: no limit",
-        "whole", 512, ARRIVALS, Slider("log whole", 1, 10_000, 0.01), {"at_most": LONGEST}, True),
-    "size_unit": Control("Unit of sizes", "The name of a unit", "text", UNIT, None),
-    "rule": choice("Server or rule", "When a batch leaves: as on a server, with its defaults, or by a rule",
-        "size_or_wait", MAIN, RULE_OPTIONS),
-    **SERVER,
-    **PARAMETERS,
-    "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, SERVICES),
-    "fixed_ms": FIXED_MS,
-    "per_item_ms": Control("Cost per item (ms)", "Time that each request adds to its batch",
-        "real", 0.25, COMPUTING, Slider("linear", 0, 5, 0.01), {"at_least": 0}),
-    "per_unit_ms": Control("Cost per unit (ms)", "Time that each unit of the requests' sizes adds",
-        "real", 0.01, COMPUTING, Slider("linear", 0, 0.1, 0.0005), {"at_least": 0}),
-    "per_pair_ms": PER_PAIR_MS,
-    "published": choice("Published table", "A published service time", "gpunet-175ms/v100-32gb/fp16", None,
-        published_names()),
-    "curve": Control("Curve", "A measured service time", "points", (), None, optional=True),
-    "size_table": Control("Size table", "A measured service time by batch size and length", "rows", (), None,
-        optional=True),
-    "curve_of": Control("Curve source", "The model and the device of the curve", "text", "", None),
-    **kind.NOISE,
-    "padding": Control("Pad to sizes",
-        "Round each batch up to the next of these sizes, e.g. 1, 2, 4, 8; empty: no padding",
-        "sizes", (), DEVICE, optional=True),
-    "lengths": Control("Pad to lengths",
-        "Round the longest of a batch up to the next of these lengths, e.g. 128, 512; empty: no padding",
-        "sizes", (), DEVICE, bounds={"at_most": LONGEST}, optional=True),
-    "compile_ms": Control("Cold start (ms)",
-        "Extra time for the first batch of each size, or padded size, while it compiles; the same for all "
-        "sizes; 0: warm",
-        "real", 0, DEVICE, Slider("linear", 0, 3000, 50), {"at_least": 0}),
-    **kind.SERVERS,
-    **kind.REPLICAS,
-    "devices": Control("Devices",
-        "Devices that the servers share, each computing one batch at a time; empty: one each",
-        "whole", None, DEVICE, None, {"at_most": 64}, optional=True),
-    "host_ms": Control("Host part (ms)",
-        "Part of the service time before a batch needs its device; 0: none",
-        "real", 0, DEVICE, Slider("linear", 0, 50, 0.1), {"at_least": 0}),
-    "contention": Control("Contention", "Slowdown of a batch that starts while its device is busy; 1: none",
-        "real", 1, DEVICE, Slider("linear", 1, 3, 0.05), {"at_least": 1, "at_most": 100}),
-    "sharing": Control("Slowdown from sharing",
-        "Without shared devices: slowdown from each additional busy server; 0: none",
-        "real", 0, DEVICE, Slider("linear", 0, 1, 0.05), {"at_least": 0, "at_most": 100}),
-    **kind.LIMITS,
-    "timeout_action": choice("At the timeout", "The fate of a request that has waited too long", "reject",
-        RULE, {"reject": "It leaves", "delay": "It is served after the others"}),
-    "oversize_action": choice("Above the limit in units", "The fate of a request that alone exceeds it",
-        "reject", RULE, dict(zip(OVERSIZE, ("It is rejected", "It is cut to the limit"), strict=True))),
-    "request_map": choice("Heat map of limits", "The two settings on the axes of the heat map", "own", RULE,
-        {"own": "The rule's own", "units": "Max batch units x max wait",
-         "limits": "Max batch size x max batch units"}),
-    "objective_ms": Control("p99 objective (ms)", "99% of requests are answered within this; empty: none",
-        "real", 25, MAIN, Slider("log", 0.1, 10_000, 0.01), {"above": 0}, optional=True),
-    **kind.SEED,
 }  # fmt: skip
 
 
@@ -196,37 +72,34 @@ def _sharing(slowdown: Mapping[int, float] | None, scenario: Scenario) -> Values
     return {"sharing": each, "servers": servers} if even else None
 
 
-_RULE = chosen("rule", RULE_OPTIONS)
-PARTS = kind.all_parts(
-    {
-        "workload.priorities": Part(("priorities",), lambda values, _: values["priorities"] or None,
-            lambda shares, _: {"priorities": shares or ()}),
-        "workload.sizes": chosen("sizes", SIZES),
-        "workload.size_unit": same("size_unit"),
-        "rule": _RULE._replace(make=_rule),
-        "service": chosen("service", SERVICES)._replace(whole=True),
-        "service.noise": kind.NOISE_PART,
-        "service.padding": Part(("padding",),
-            lambda values, _: (values["padding"] or None) if values["service"] != "size_table" else None,
-            lambda padding, of: {"padding": () if isinstance(of.service, SizeTable) else padding or ()}),
-        "service.lengths": Part(("lengths",), _lengths,
-            lambda edges, of: {"lengths": edges or ()} if isinstance(of.service, PaddedTime) else {}),
-        "service.compile_ms": Part(("compile_ms",),
-            lambda values, _: ((1, values["compile_ms"]),) if values["compile_ms"] else None, _costs_ms),
-        # The slider of the servers moves below the devices, too.
-        "devices": Part(("devices",),
-            lambda values, _: values["devices"] and min(values["devices"], values["servers"]), _devices),
-        "host_ms": same("host_ms")._replace(
-            make=lambda values, _: 0.0 if values["devices"] is None else values["host_ms"]),
-        "contention": same("contention")._replace(
-            make=lambda values, _: 1.0 if values["devices"] is None else values["contention"]),
-        "slowdown": Part(("sharing", "devices"), _slowdown, _sharing),
-        "routing": kind.routing_part(
-            {name: each for name, each in kind.ROUTINGS.items() if not NAMES[name].needs_tokens}
-        ),
-    },
-    CONTROLS,
-)  # fmt: skip
+_RULE = chosen("rule", RULES)
+PARTS: Parts = {
+    **kind.PARTS,
+    "workload.priorities": optional("priorities"),
+    "workload.sizes": chosen("sizes", SIZES),
+    "workload.size_unit": same("size_unit"),
+    "rule": _RULE._replace(make=_rule),
+    "service": chosen("service", SERVICES)._replace(whole=True),
+    "service.noise": kind.NOISE_PART,
+    "service.padding": Part(("padding",),
+        lambda values, _: (values["padding"] or None) if values["service"] != "size_table" else None,
+        lambda padding, of: {"padding": () if isinstance(of.service, SizeTable) else padding or ()}),
+    "service.lengths": Part(("lengths",), _lengths,
+        lambda edges, of: {"lengths": edges or ()} if isinstance(of.service, PaddedTime) else {}),
+    "service.compile_ms": Part(("compile_ms",),
+        lambda values, _: ((1, values["compile_ms"]),) if values["compile_ms"] else None, _costs_ms),
+    # The slider of the servers moves below the devices, too.
+    "devices": Part(("devices",),
+        lambda values, _: values["devices"] and min(values["devices"], values["servers"]), _devices),
+    "host_ms": same("host_ms")._replace(
+        make=lambda values, _: 0.0 if values["devices"] is None else values["host_ms"]),
+    "contention": same("contention")._replace(
+        make=lambda values, _: 1.0 if values["devices"] is None else values["contention"]),
+    "slowdown": Part(("sharing", "devices"), _slowdown, _sharing),
+    "routing": kind.routing_part(
+        {name: each for name, each in ROUTINGS.items() if not NAMES[name].needs_tokens}
+    ),
+}  # fmt: skip
 
 
 class Requests(Kind):
@@ -235,7 +108,7 @@ class Requests(Kind):
     name = "requests"
     parts = PARTS
     base = Scenario(Poisson(1), SizeOrWait(), Affine(1, 1))
-    controls: Mapping[str, Any] = CONTROLS
+    others = "curve_of", "request_map", "objective_ms"
     conditions: Mapping[str, Any] = {
         "host_ms": lambda values: values["devices"] is not None,
         "contention": lambda values: values["devices"] is not None,
@@ -244,7 +117,7 @@ class Requests(Kind):
         "padding": lambda values: values["service"] != "size_table",
         "timeout_action": lambda values: values["timeout_ms"] is not None,
         "max_batch_units": lambda values: values["sizes"] != "none",
-        "request_map": lambda v: _has_limit(v) and "max_wait_ms" in RULE_OPTIONS[v["rule"]].controls,
+        "request_map": lambda v: _has_limit(v) and "max_wait_ms" in RULES[v["rule"]].controls,
         **dict.fromkeys(("units", "oversize_action"), lambda v: _has_limit(v) and bool(v["max_batch_units"])),
         **kind.CONDITIONS,
     }
@@ -357,7 +230,7 @@ def _is_of_sizes(state: State) -> bool:
 
 def _has_limit(values: Mapping[str, Any]) -> bool:
     """Return whether the chosen rule may limit the units of a batch, and there are units."""
-    return values["sizes"] != "none" and "max_batch_units" in RULE_OPTIONS[values["rule"]].controls
+    return values["sizes"] != "none" and "max_batch_units" in RULES[values["rule"]].controls
 
 
 def largest_slid(service: Service) -> int:

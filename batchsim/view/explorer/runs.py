@@ -214,7 +214,7 @@ def axis(scenario: Scenario, name: str) -> tuple[Any, ...]:
     low, high, step = parameter.slider
     places = {round(part * (high - low) / step) for part in np.linspace(0, 1, COLUMNS)}
     values = (as_typed(low + place * step) for place in sorted(places))
-    return tuple(int(value) if parameter.kind == "whole" else value for value in values)
+    return tuple(int(value) if parameter.type == "whole" else value for value in values)
 
 
 def sizes(largest: int) -> tuple[int, ...]:

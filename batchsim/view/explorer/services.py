@@ -11,8 +11,8 @@ from batchsim.measured.published import published_names
 from batchsim.scenario import Service
 from batchsim.view.explorer.kind import Kind
 from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.options import SERVICES
 from batchsim.view.explorer.parts import Given, Values, read
-from batchsim.view.explorer.requests import SERVICES
 from batchsim.view.explorer.state import State
 from batchsim.view.explorer.widgets import dropdown
 
@@ -36,7 +36,7 @@ def given(service: Any) -> tuple[str, Kind, Values, dict[str, Given]]:
         )
     # The last one, as a `StepTime` is also a `Service`.
     kind = kinds[-1]
-    values, kept = read(kind.parts, kind.controls, SimpleNamespace(service=service), "service")
+    values, kept = read(kind.parts, SimpleNamespace(service=service), "service")
     values |= {"curve_of": curve_of} if {"curve", "size_table"} & values.keys() else {}
     return label, kind, values, kept
 

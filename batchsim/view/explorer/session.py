@@ -19,7 +19,8 @@ from batchsim.scenario import Scenario
 from batchsim.simulate import DEFAULT_REQUESTS
 from batchsim.view.explorer import ahead
 from batchsim.view.explorer.ahead import Wait
-from batchsim.view.explorer.kinds import CONTROLS, FIRST, as_typed, in_labels, relevant
+from batchsim.view.explorer.kinds import FIRST, as_typed, in_labels, relevant
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.explorer.state import DEFAULTS, MORE, State, view_of
 from batchsim.view.pictures.data import ViewData, parts_shown
@@ -64,7 +65,7 @@ def setting(name: str, value: Any) -> str:
     'Max wait (ms) = 10'
     """
     control = CONTROLS[name]
-    text = control.bounds["options"][value] if control.kind == "choice" else as_typed(value)
+    text = control.bounds["options"][value] if control.type == "choice" else as_typed(value)
     return f"{control.label} = {text or 'none'}"
 
 

@@ -14,12 +14,14 @@ from batchsim.scenario import Rule, Scenario, Service, Tokens, Trace
 from batchsim.scenario.lengths import Listed
 from batchsim.scenario.prefixes import HashIds
 from batchsim.scenario.traffic import UNIT
+from batchsim.servers.server import ServerConfig
 from batchsim.simulate import available
 from batchsim.view.explorer import parts, presets
 from batchsim.view.explorer.control import GIVEN, Option
 from batchsim.view.explorer.kind import Kind
-from batchsim.view.explorer.kinds import CONTROLS, FIRST, KINDS
+from batchsim.view.explorer.kinds import FIRST, KINDS
 from batchsim.view.explorer.parts import Given
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.pictures.views import NAMES
 
 FIELDS = dataclasses.fields(Scenario)
@@ -141,11 +143,19 @@ class State(_Values):
             value = getattr(self, name)
             if name in described and described[name].of_sizes:
                 continue
-            if CONTROLS[name].kind == "sizes":
+            if CONTROLS[name].type == "sizes":
                 changes[name] = tuple(size for size in value if size <= largest) or (largest,)
             elif name.endswith("batch_size"):
                 changes[name] = min(value, largest)
         return self.replace(**changes)
+
+    def served(self, config: ServerConfig, scenario: Scenario) -> Self:
+        """Return the state with a server's settings in place of the rule and the servers of its scenario."""
+        meant = config.apply(scenario, silent=True)
+        (before, _), (after, given) = (parts.read(self.kind.parts, each) for each in (scenario, meant))
+        changes = {name: value for name, value in after.items() if value != before.get(name, before)}
+        given = {path: it for path, it in self.given.items() if it.values is not None} | given
+        return self.replace(server=config.server, given=given, **changes)
 
     @classmethod
     def of(cls, scenario: Scenario, **others: Any) -> Self:
@@ -159,7 +169,7 @@ class State(_Values):
     def having(self, scenario: Any, only: str = "") -> Self:
         """Return the state with a scenario's values, or with those of `only` one of its fields."""
         places, names = self.kind.parts, [only] if only else [field.name for field in FIELDS]
-        values, given = parts.read(places, self.kind.controls, scenario, only)
+        values, given = parts.read(places, scenario, only)
         state = self.replace(**values, given={**self.given, **given})
         again = SimpleNamespace(**{name: state.field(name) for name in names})
         return state.replace(given={**state.given, **parts.changed(places, scenario, again, only)})
@@ -238,10 +248,7 @@ def as_text(value: Any) -> str:
 
 
 # The state that each kind of run begins with.
-DEFAULTS = {
-    name: State(**{each: control.default for each, control in kind.controls.items()} | {"mode": name})
-    for name, kind in KINDS.items()
-}
+DEFAULTS = {name: State(**{"mode": name, **kind.first}) for name, kind in KINDS.items()}
 DEFAULT = DEFAULTS[FIRST]
 
 

@@ -97,7 +97,7 @@ EACH_CONTROL = """
     import batchsim as bs
     from batchsim.engines.compiled.backend import Listener, register
     from batchsim.view.explorer import ahead
-    from batchsim.view.explorer.kinds import CONTROLS
+    from batchsim.view.explorer.rows import CONTROLS
 
     TYPED = {
         "queue_limit": 5, "timeout_ms": 9, "priorities": ((1, 0.2), (2, 0.8)), "padding": (8, 32, 64),
@@ -122,7 +122,7 @@ EACH_CONTROL = """
 
     def moved():
         for name, control in CONTROLS.items():
-            if control.kind == "choice" and name in first.kind.controls and control.page:
+            if control.type == "choice" and name in first.kind.controls and control.page:
                 for value in first.kind.options.get(name, control.bounds["options"]):
                     yield first.replace(**first.kind.changes(first, name, value))
             elif name in TYPED and name in first.kind.controls:

@@ -10,7 +10,8 @@ from hands import is_shown, looked_at, slid, slide
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, on_page, relevant
+from batchsim.view.explorer.kinds import KINDS, on_page, relevant
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.services import PUBLISHED
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS
 
@@ -232,10 +233,10 @@ def test_controls_are_made_when_their_page_is_first_opened():
 def values_of(name):
     """Return typical values of a control: its options, the ends of its slider, and none."""
     spec = CONTROLS[name]
-    found = [*spec.bounds["options"]] if spec.kind == "choice" else []
+    found = [*spec.bounds["options"]] if spec.type == "choice" else []
     if spec.slider and spec.slider.scale != "share":
         found += [spec.slider.value(place) for place in (0, spec.slider.steps)]
-    return [each for each in found if each != "given"] + [None] * spec.optional
+    return [each for each in found if each != "given"] + [None] * bool(spec.when_empty)
 
 
 @pytest.mark.parametrize("mode", KINDS)
@@ -243,7 +244,7 @@ def test_a_hand_makes_no_other_control_come_or_go_above_its_own(mode):
     """Otherwise a page would make the control under the hand again, and the hand would lose it."""
     first = DEFAULTS[mode]
     own = [name for name in KINDS[mode].controls if CONTROLS[name].page]
-    lists = [name for name in own if CONTROLS[name].kind == "choice"]
+    lists = [name for name in own if CONTROLS[name].type == "choice"]
     choices = [(name, value) for name in lists for value in values_of(name)
         if value in KINDS[mode].options.get(name, CONTROLS[name].bounds["options"])]  # fmt: skip
     states = [first.replace(**first.kind.changes(first, *choice)) for choice in choices]

@@ -9,8 +9,9 @@ import pytest
 from places import ROOT
 
 from batchsim.view.explorer import kinds
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels, on_page, relevant
-from batchsim.view.explorer.requests import SHOWN
+from batchsim.view.explorer.kinds import KINDS, in_labels, on_page, relevant
+from batchsim.view.explorer.options import SHOWN
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS
 
 
@@ -33,11 +34,11 @@ from batchsim.scenario.parameters import parameter
 
 @dataclasses.dataclass(frozen=True)
 class NewRule(scenario.SizeOrWait):
-    level: float = parameter("Level", "A level", kind="real", at_least=2, slider=(2, 8, 0.5), default=3)
+    level: float = parameter("Level", "A level", type="real", at_least=2, slider=(2, 8, 0.5), default=3)
 
 scenario.RULES += (NewRule,)
 
-from batchsim.view.explorer.kinds import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import State
 
 state = State.from_link("rule=new_rule&level=4&max_batch_size=8")

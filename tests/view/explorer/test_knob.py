@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import batchsim as bs
 from batchsim.view.explorer.control import Slider
-from batchsim.view.explorer.kinds import CONTROLS
+from batchsim.view.explorer.rows import CONTROLS
 
 TABLE = bs.Table({1: 2.0, 8: 4.0, 16: 7.0})
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from oracles import pairwise
 
 import batchsim as bs
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
+from batchsim.view.explorer.kinds import KINDS, relevant
 from batchsim.view.explorer.parts import Given
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULTS, State
 
 

@@ -7,7 +7,8 @@ import batchsim as bs
 from batchsim.study.surface import surface
 from batchsim.view.explorer.control import rows_of
 from batchsim.view.explorer.kinds import relevant
-from batchsim.view.explorer.requests import MAPS, SERVICES
+from batchsim.view.explorer.options import SERVICES
+from batchsim.view.explorer.requests import MAPS
 from batchsim.view.explorer.state import State
 
 SIZES = bs.Lognormal(80, cv=1, at_most=512)

@@ -7,7 +7,7 @@ from hands import is_shown, looked_at
 
 import batchsim as bs
 from batchsim import device
-from batchsim.view.explorer.requests import SERVICES
+from batchsim.view.explorer.options import SERVICES
 from batchsim.view.explorer.services import MEASURE_HERE, PUBLISHED, TABLES
 from batchsim.view.explorer.state import DEFAULT
 

@@ -11,7 +11,8 @@ from refusals import refusals
 
 import batchsim as bs
 from batchsim.scenario.lengths import Listed
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
+from batchsim.view.explorer.kinds import KINDS, relevant
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, State
 
 rates = st.floats(1, 1e5)

@@ -271,9 +271,9 @@ def boundaries():
         for name, it in rule.parameters().items():
             if it.of_sizes:
                 choices.append([it.usual])
-            elif it.kind == "sizes":
+            elif it.type == "sizes":
                 choices.append([(1,), (8,), (1, 2), (2, 8)])
-            elif it.kind == "whole":
+            elif it.type == "whole":
                 choices.append([1, 2, 8])
             else:
                 choices.append([it.at_least, 5, *[math.inf] * it.may_be_inf])

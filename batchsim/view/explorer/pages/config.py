@@ -23,9 +23,10 @@ from batchsim.study.recommendation import Recommendation
 from batchsim.study.traffic import Traffic
 from batchsim.study.tune import tune
 from batchsim.view.explorer import presets
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, in_labels
+from batchsim.view.explorer.kinds import KINDS, in_labels
 from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.runs import thread
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
@@ -130,7 +131,7 @@ class ConfigPage(Page):
         cut = [f"{CONTROLS[name].label} {value:,}" for name, value in adapted.items()]
         before = session.scenario(fitting)
         try:
-            state = state.kind.served(fitting, config, before)
+            state = fitting.served(config, before)
             session.scenario(state)
         except ValueError as error:
             raise ValueError(in_labels(str(error))) from None

@@ -10,9 +10,10 @@ import ipywidgets as widgets
 
 from batchsim._format import listed
 from batchsim.view import voting
-from batchsim.view.explorer.kinds import CONTROLS, KINDS, relevant
+from batchsim.view.explorer.kinds import KINDS, relevant
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.reasons import FALLS, RISES, STAYS, TOLERANCE, Outcome
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.session import Session, setting
 from batchsim.view.explorer.state import DEFAULTS, State
 from batchsim.view.explorer.widgets import button, label, line, plain, toggle
