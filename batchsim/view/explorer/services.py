@@ -1,6 +1,7 @@
 """The service times that the explorer offers, and the lists that choose among them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import eq
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +63,17 @@ def label_of(state: State, services: Mapping[str, Values]) -> str | None:
 
 
 TABLES = "Published table"
-Parts = tuple[str, str, str]  # model, device, precision and what follows it
+Path = tuple[str, ...]  # a label alone; or `TABLES`, model, device, precision and what follows it
+
+
+def path_of(label: str) -> Path:
+    """Return how a choice is reached by the lists.
+
+    >>> path_of("Published: bert-large/t4/fp16/trt"), path_of("Curve")
+    (('Published table', 'bert-large', 't4', 'fp16/trt'), ('Curve',))
+    """
+    is_published = label.startswith(PUBLISHED)
+    return (TABLES, *label.removeprefix(PUBLISHED).split("/", 2)) if is_published else (label,)
 
 
 class ServiceChooser:
@@ -75,26 +86,21 @@ class ServiceChooser:
     def __init__(
         self, name: str, tip: str, labels: Sequence[str], value: str, take: Callable[[str], None]
     ) -> None:  # fmt: skip
-        self.labels, self.take = labels, take
-        self.tables: list[Parts] = [name_parts(table) for table in published_names()]
-        self.source = dropdown(name, tip, [*labels, TABLES], None, classes="batchsim-knob-service")
-        self.parts = [
-            dropdown(part, f"{part} of the published table", [], None)
-            for part in ("Model", "Device", "Precision")
-        ]
+        self.take = take
+        tips = {name: tip} | {part: f"{part} of the table" for part in ("Model", "Device", "Precision")}
+        self.lists = [dropdown(*each, [], None, classes="batchsim-knob-service") for each in tips.items()]
         self.show(labels, value)
-        for each in (self.source, *self.parts):
+        for each in self.lists:
             each.observe(lambda _: self._chosen(), names="value")
 
     @property
     def widgets(self) -> list[widgets.Widget]:
-        return [self.source, *(self.parts if self.value.startswith(PUBLISHED) else [])]
+        return self.lists[: len(path_of(self.shown))]
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
         """All choices, as (label, value)."""
-        tables = [PUBLISHED + "/".join(table) for table in self.tables]
-        return tuple((label, label) for label in (*self.labels, *tables))
+        return tuple((label, label) for label in self.labels.values())
 
     @property
     def value(self) -> str:
@@ -103,54 +109,32 @@ class ServiceChooser:
 
     @value.setter
     def value(self, label: str) -> None:
-        if (label, label) not in self.options:
+        if label not in self.labels.values():
             raise ValueError(f"a service time must be on the list, got {label!r}")
         self.take(label)
 
     def show(self, labels: Sequence[str], value: str) -> None:
         """Show a choice, and offer these labels in addition to the published tables."""
-        self.labels, self.shown = labels, value
-        if self.source.options != (*labels, TABLES):
-            self.source.options = (*labels, TABLES)
-        is_published = value.startswith(PUBLISHED)
-        self.source.value = TABLES if is_published else value
-        chosen = name_parts(value.removeprefix(PUBLISHED)) if is_published else ()
-        for number, word in enumerate(chosen):
-            part = self.parts[number]
-            fitting = [table[number] for table in self.tables if table[:number] == chosen[:number]]
-            options = tuple((text(number, each), each) for each in dict.fromkeys(fitting))
-            if part.options != options:
-                part.options = options
-            part.value = word
+        every = *labels, *(PUBLISHED + name for name in published_names())
+        self.labels, self.shown, chosen = {path_of(label): label for label in every}, value, path_of(value)
+        for place, (each, word) in enumerate(zip(self.lists, chosen, strict=False)):
+            fitting = dict.fromkeys(path[place] for path in self.labels if path[:place] == chosen[:place])
+            options = tuple((text(place, each), each) for each in fitting)
+            if each.options != options:
+                each.options = options
+            each.value = word
 
     def _chosen(self) -> None:
-        """Take a hand's choice: of tables the one that is most like the previous one."""
-        if self.source.value != TABLES:
-            return self.take(self.source.value)
-        wanted = tuple(part.value for part in self.parts)
-        table = max(self.tables, key=lambda table: common(table, wanted))
-        self.take(PUBLISHED + "/".join(table))
+        """Take a hand's choice: of tables the one that is most like the previous one, the model first."""
+        wanted = [each.value for each in self.lists]
+        likest = max(self.labels, key=lambda path: [*map(eq, path, wanted)])
+        self.take(self.labels[likest])
 
 
-def name_parts(table: str) -> Parts:
-    """Return a published name in three parts.
+def text(place: int, word: str) -> str:
+    """Return a part of a path as its list shows it.
 
-    >>> name_parts("bert-large/t4/fp16/trt")
-    ('bert-large', 't4', 'fp16/trt')
-    """
-    model, device, precision = table.split("/", 2)
-    return model, device, precision
-
-
-def text(number: int, word: str) -> str:
-    """Return a part of a name as its list shows it.
-
-    >>> text(1, "a100-80gb"), text(2, "fp16/trt")
+    >>> text(2, "a100-80gb"), text(3, "fp16/trt")
     ('A100 80GB', 'fp16, trt')
     """
-    return word.upper().replace("-", " ") if number == 1 else word.replace("/", ", ")
-
-
-def common(table: Parts, wanted: tuple[str | None, ...]) -> tuple[bool, ...]:
-    """Return which parts are as wanted: the model counts most, then the device."""
-    return tuple(part == word for part, word in zip(table, wanted, strict=True))
+    return {2: word.upper().replace("-", " "), 3: word.replace("/", ", ")}.get(place, word)

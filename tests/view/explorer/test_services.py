@@ -115,9 +115,9 @@ def test_without_traffic_the_rate_is_brought_to_the_scale_of_the_service_time(sc
 
 def test_a_published_table_is_chosen_by_model_then_device_then_precision(panel):
     chooser = panel.controls["service"]
-    model, device, precision = chooser.parts
+    source, model, device, precision = chooser.lists
     assert model not in chooser.widgets
-    chooser.source.value = TABLES
+    source.value = TABLES
     assert model in chooser.widgets
     model.value = "bert-large"
     device.value = "t4"
@@ -125,7 +125,7 @@ def test_a_published_table_is_chosen_by_model_then_device_then_precision(panel):
     assert panel.result.scenario.service == bs.published("bert-large/t4/fp16/trt")
     model.value = "bert-dist6l"  # which has the same device
     assert (device.value, panel.state.published.split("/")[:2]) == ("t4", ["bert-dist6l", "t4"])
-    chooser.source.value = AFFINE
+    source.value = AFFINE
     assert model not in chooser.widgets
     assert panel.state.service == "affine"
 
@@ -134,19 +134,20 @@ def test_the_lists_follow_a_state_from_elsewhere(panel):
     panel.share.link.value = "service=published&published=nnunet/t4/fp16&rate_per_s=100&max_batch_size=4"
     chooser = panel.controls["service"]
     assert chooser.value == PUBLISHED + "nnunet/t4/fp16"
-    assert [part.value for part in chooser.parts] == ["nnunet", "t4", "fp16"]
+    assert [part.value for part in chooser.lists[1:]] == ["nnunet", "t4", "fp16"]
 
 
 def test_every_published_table_can_be_reached_by_the_lists(panel):
     chooser, reached = panel.controls["service"], set()
     panel.session.move = lambda continuous=False: None  # no run is needed for it
-    chooser.source.value = TABLES
-    for model in chooser.parts[0].options:
-        chooser.parts[0].value = model[1]
-        for _, name in chooser.parts[1].options:
-            chooser.parts[1].value = name
-            for precision in chooser.parts[2].options:
-                chooser.parts[2].value = precision[1]
+    source, models, devices, precisions = chooser.lists
+    source.value = TABLES
+    for _, model in models.options:
+        models.value = model
+        for _, each in devices.options:
+            devices.value = each
+            for _, precision in precisions.options:
+                precisions.value = precision
                 reached.add(panel.state.published)
     assert reached == set(bs.published_names())
 
