@@ -271,7 +271,7 @@ def _chunks_s(
         size = min(chunk, requests - begin)
         arrival_s = np.empty(size) if room is None else room[:size]
         fill(arrival_s)
-        total = add_up(arrival_s, total, workload.offered_per_s)
+        total = add_up(arrival_s, total, float(workload.offered_per_s))
         yield arrival_s
 
 

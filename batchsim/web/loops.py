@@ -27,8 +27,8 @@ from batchsim.engines.compiled.backend import as_dtype, typeof, types
 from batchsim.engines.compiled.browser import code_of
 from batchsim.engines.compiled.cells import fields_of
 
-FEW = 50  # requests of a run, in plain Python
-RUNS = "requests", "tokens", "limited", "rules", "replicas"
+FEW, ENOUGH = 50, 500  # requests of a run, in plain Python; and of one that has intervals
+RUNS = "requests", "tokens", "limited", "levels", "rules", "replicas"
 # As `struct` names what a loop returns.
 RESULTS = {"none": "", "int64": "q", "float64": "d", "bool": "?", "UniTuple(int64 x 2)": "qq"}
 Calls = dict[tuple[str, str, tuple[Any, ...]], None]  # of loops: their modules, names, and arguments' types
@@ -43,6 +43,11 @@ def name_of(kind: Any) -> str:
         return f"{name}({','.join(map(name_of, fields_of(kind)))})"
     kinds = (types.Boolean, "?"), (types.Integer, "q"), (types.Float, "d"), (types.NoneType, "-")
     return next(code for each, code in kinds if isinstance(kind, each))
+
+
+def call_of(name: str, kinds: tuple[Any, ...]) -> str:
+    """Return the name of a loop with its arguments' types, by which `engines.compiled.browser` finds it."""
+    return f"{name} tuple({','.join(map(name_of, kinds))})"
 
 
 def note(*runs: str) -> Calls:
@@ -64,13 +69,20 @@ def note(*runs: str) -> Calls:
     from batchsim.simulate import KEEP, simulate
     from batchsim.view.explorer.runs import Stored
     from batchsim.view.explorer.state import DEFAULTS
+    from batchsim.view.pictures.data import ViewData
     from batchsim.web.calls import usual
 
-    states = {**DEFAULTS, "limited": DEFAULTS["requests"].replace(queue_limit=1000)}
+    usual_state = DEFAULTS["requests"]
+    states = DEFAULTS | {
+        "limited": usual_state.replace(queue_limit=1000, compile_ms=50),
+        "levels": usual_state.replace(priorities=((1, 0.5), (2, 0.5))),
+        "replicas": usual_state.replace(replicas=4),
+    }
     for state in (states[name] for name in runs if name in states):
         scenario = state.scenario()
         if scenario.tokens is None:  # else its heat map takes a minute, and calls nothing that others do not
             state.kind.run(state, scenario, FEW, Stored(), moving=False)
+            _ = ViewData(simulate(scenario, ENOUGH)).intervals
         for keep in KEEP:
             simulate(scenario, FEW, keep=keep).summary()
     one = Scenario(Poisson(100), usual(RULES[0]), Affine(5, 0.25), queue_limit=9)
@@ -89,7 +101,7 @@ def build(calls: Calls, folder: Path) -> None:
     entries, names = {}, {}
     for module, name, kinds in calls:
         loop = getattr(importlib.import_module(module), name)
-        called = f"{name} tuple({','.join(map(name_of, kinds))})"
+        called = call_of(name, kinds)
         export = names[called] = f"{name}_{hashlib.sha256(called.encode()).hexdigest()[:8]}"
         entries[export] = getattr(loop, "py_func", loop), kinds
     code, results = module_of(entries, ENTRIES)
