@@ -59,12 +59,13 @@ CUT = """() => {
     });
 }"""
 
-# How far the sentence of the moment goes on below the top of the code.
+# How far the sentence of the moment goes on below the top of the code, and begins above the end of the tabs.
 COVERED = """() => {
     const range = document.createRange();
     range.selectNodeContents(document.querySelector(".batchsim-moment"));
-    return range.getBoundingClientRect().bottom
-        - document.querySelector(".batchsim-code").getBoundingClientRect().top;
+    const [said, code, tabs] = [range, ".batchsim-code", ".batchsim-tabs > .lm-TabBar"].map(
+        (it) => (it === range ? it : document.querySelector(it)).getBoundingClientRect());
+    return Math.max(said.bottom - code.top, tabs.bottom - said.top);
 }"""
 
 
@@ -75,11 +76,12 @@ def test_no_line_of_the_pseudo_code_is_cut_while_play_is_open(kind, request, ope
         panel.kernel.run("panel.session.open_link('mode=tokens&max_num_seqs=64&rate_per_s=3')")
         panel.kernel.run("panel.turn_to(panel.play)")
         assert eventually(lambda: len(panel.page.evaluate(CUT)) == 7)
+        assert eventually(lambda: panel.page.evaluate(COVERED) <= 0.5, seconds=30)
         for width, height in ((1366, 768), (1280, 800)):
             resize(panel, width, height)
             found = panel.page.evaluate(CUT)
             assert all(cut <= 0.5 and seen for cut, seen in found), (width, found)
-            assert (kind, height) != ("app", 800) or panel.page.evaluate(COVERED) <= 0.5
+            assert panel.page.evaluate(COVERED) <= 0.5, (width, height)
         panel.page.locator(".batchsim-player button[aria-label='Next event']").click()
         assert eventually(lambda: panel.page.locator(".batchsim-code [aria-current]").count() == 1)
         panel.quiet()

@@ -117,7 +117,7 @@ def test_controls_and_the_map_are_those_of_the_explorer():
     described = descriptions()
     assert list(described["controls"]) == [name for name in CONTROLS if name in SHOWN]
     for name, control in described["controls"].items():
-        assert (control["label"], control["about"]) == (CONTROLS[name].label, CONTROLS[name].about)
+        assert (control["label"], control["about"]) == (CONTROLS[name].label, CONTROLS[name].tip)
         assert control["bounds"] == CONTROLS[name].bounds
     assert described["map"]["sizes"] == sizes(64)
     assert [100 * part for part in described["map"]["waits"]] == pytest.approx(waits(100)[:-1])

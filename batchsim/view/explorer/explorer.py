@@ -67,7 +67,9 @@ class Explorer(widgets.Box):
         self.opening = Opening(session, self.screen, self.play, opening)
         tip = "All controls and views, or three of each"
         self.more = button("More", tip, self._show_more, classes="batchsim-more")
-        column = [self.opening, self.controls.boxes[MAIN], self.more, self.tabs, self.pseudocode]
+        # The moment stays with the rule, where the page keeps both visible while a film plays.
+        self.rule = plain(widgets.VBox, [self.play.moment, self.pseudocode])
+        column = [self.opening, self.controls.boxes[MAIN], self.more, self.tabs, self.rule]
 
         self.large = plain(
             widgets.Dropdown, options=offered(session), value=session.style.large, classes="batchsim-large",
@@ -219,7 +221,7 @@ class Explorer(widgets.Box):
                 if page.is_open or page.follows:
                     page.update()
             films = self.play.player.shown
-            set_class(self.pseudocode, "batchsim-acting", films)
+            set_class(self.rule, "batchsim-acting", films)
             if session.data is None or not session.visible:
                 self.readout.value = self.pseudocode.value = ""
             else:
@@ -227,7 +229,7 @@ class Explorer(widgets.Box):
                 if not films:  # which has an acting line
                     left, lines = shares(session.data.result), pseudocode(session.data.result.scenario)
                     most = max(range(len(left)), key=lambda i: left[i] or 0)
-                    self.pseudocode.value = to_html(lines, left, most, session.style.theme)
+                    self.pseudocode.value = to_html(lines, left, most)
             self.note.value = self.state.kind.note(self.state)
             self.origin.value = session.data_state.kind.origin(session.data_state)
 

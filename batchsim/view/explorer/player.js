@@ -19,9 +19,6 @@ function mark(panel, film) {
     if (row.hasAttribute("aria-current") === (at === line)) return;
     row.toggleAttribute("aria-current", at === line);
     if (at === line) row.setAttribute("aria-current", "step");
-    row.style.fontWeight = at === line ? "bold" : "";
-    row.style.background = at === line ? film.pen.colours.faint : "";
-    row.firstElementChild.textContent = at === line ? "▶\ufe0e" : "";
   });
 }
 
@@ -73,6 +70,16 @@ export function render({ model, el }) {
     lie();
     film.layOut();
   };
+  let height = 0; // of the sentence: in a column that scrolls, it hides no name of a page as it appears
+  const appears = new ResizeObserver((sized) => {
+    const found = [".batchsim-tabs > .lm-TabBar", ".batchsim-column", ".batchsim-knobs"], [bar, column, knobs] = found.map((name) => panel()?.querySelector(name));
+    if (!height && knobs) appears.observe(knobs); // or as other controls do
+    if (words.offsetHeight && (!height || sized.some(({ target }) => target !== words))) {
+      column?.scrollBy(0, Math.max(bar.getBoundingClientRect().bottom - words.getBoundingClientRect().top, 0));
+    }
+    height = words.offsetHeight;
+  });
+  if (words) appears.observe(words);
   const receive = (content) => {
     if (content.play !== undefined) content.play ? film.play() : film.pause();
   };
@@ -89,6 +96,7 @@ export function render({ model, el }) {
   lie();
   return () => {
     marks.disconnect();
+    appears.disconnect();
     themes.disconnect();
     sizes.disconnect();
     for (const [name, act] of Object.entries(events)) model.off(name, act);

@@ -15,7 +15,6 @@ from batchsim.scenario import Continuous, Scenario
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.scenario.rules.continuous import Ending
 from batchsim.scenario.rules.rule import ANYONE
-from batchsim.view.theme import THEMES, named
 
 # The state of a rule between departures.
 FORMING = "waiting for company"  # a server is idle, but the rule wants more requests, or time
@@ -49,7 +48,6 @@ class CodeLine:
         return f"{'In such a step' if self.of_step else 'The batch leaves because'} {self.because}."
 
 
-MOST_LINES = 7  # of any rule: the block has this height for all rules
 INDENT = 2  # letters
 
 
@@ -163,42 +161,17 @@ def sentence(lines: Sequence[CodeLine], shares: Sequence[float | None] | None = 
 
 
 def to_html(
-    lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None, acting: int | None = None,
-    theme: str = "light",
+    lines: Sequence[CodeLine], shares: Sequence[float | None] | None = None, acting: int | None = None
 ) -> str:  # fmt: skip
-    """Return the lines as a block of HTML, equally high for every rule, with the acting line marked.
+    """Return the lines as a block of HTML, with the acting line marked, for the explorer's style sheet.
 
     Screen readers read a sentence about the shares first, and the acting line as the current step.
     """
-    colours = named("theme", theme, THEMES)
-
-    def cell(style: str, text: str) -> str:
-        return f'<span style="flex:none;{style}">{text}</span>'
-
-    rows = []
-    padded = [*lines, *[CodeLine("", 0)] * (MOST_LINES - len(lines))]
-    for number, (line, share) in enumerate(zip_longest(padded, shares or ())):
-        acts = number == acting
-        arrow = '<span aria-hidden="true">▶\ufe0e</span>' if acts else ""
-        bold = f";font-weight:bold;background:{colours.faint}" if acts else ""
-        current = ' aria-current="step"' if acts else ""
-        percentage = "" if share is None else percent(share)
+    rows = ""
+    for number, (line, share) in enumerate(zip_longest(lines, shares or ())):
+        current = ' aria-current="step"' if number == acting else ""
         because = f' title="{html.escape(line.title)}"' if line.because else ""
-        rows.append(
-            f'<div style="display:flex;height:1.5em{bold}"{because}{current}>'
-            + cell("width:1.6em;text-align:center", arrow)
-            + cell(f"width:3.3em;margin-right:0.7em;text-align:right;color:{colours.soft}", percentage)
-            + cell("", html.escape(" " * INDENT * line.indent + line.text))
-            + "</div>"
-        )
-    style = (
-        "margin:0;padding:0.4em 0.4em 0.4em 0;overflow:auto hidden;white-space:pre;"
-        "font:var(--batchsim-code-size,12px)/1.5 monospace;"
-        f"color:{colours.ink};background:{colours.background};border:1px solid {colours.faint}"
-    )
-    hidden = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"
-    return (
-        '<div role="group" aria-label="The rule as pseudo-code" style="position:relative">'
-        f'<span style="{hidden}">{html.escape(sentence(lines, shares))}</span>'
-        f'<div style="{style}">{"".join(rows)}</div></div>'
-    )
+        left, text = "" if share is None else percent(share), " " * INDENT * line.indent + line.text
+        rows += f"<div{because}{current}><span>{left}</span><span>{html.escape(text)}</span></div>"
+    said = f"<span>{html.escape(sentence(lines, shares))}</span>"
+    return f'<div role="group" aria-label="The rule as pseudo-code">{said}<div>{rows}</div></div>'

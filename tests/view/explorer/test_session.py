@@ -248,7 +248,7 @@ class Reader(RuleBasedStateMachine):
             for line in pseudocode(panel.result.scenario):
                 assert line.text in shown
             films = panel.play.player.shown
-            assert ("batchsim-acting" in panel.pseudocode._dom_classes) == films
+            assert ("batchsim-acting" in panel.rule._dom_classes) == films
             assert "%" not in shown or not films
 
     @invariant()
@@ -271,13 +271,8 @@ class Reader(RuleBasedStateMachine):
         within_s = window.start_s[1] if player.moved_s is None else 0.0
         assert player.words == window.said(player.time_s, within_s)
         line = None if player.playing else window.line(player.time_s, within_s)
-        marked = [
-            number
-            for number, row in enumerate(
-                re.findall(r'<div style="display:flex.*?</div>', panel.pseudocode.value)
-            )
-            if "aria-current" in row
-        ]
+        rows = re.findall(r"<div[^>]*><span>.*?</div>", panel.pseudocode.value.partition("</span>")[2])
+        marked = [number for number, row in enumerate(rows) if "aria-current" in row]
         assert marked == ([] if line is None else [line])
 
 

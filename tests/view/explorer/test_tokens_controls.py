@@ -4,6 +4,7 @@ import pytest
 from hands import is_shown, looked_at, slide
 
 from batchsim.view.explorer.kinds import KINDS
+from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULTS
 
 FIRST = DEFAULTS["tokens"]
@@ -114,8 +115,8 @@ def test_every_control_of_tokens_is_among_those_that_are_moved_here():
     }  # fmt: skip
     of_tokens = {
         name
-        for name, control in KINDS["tokens"].controls.items()
-        if control.page and name not in KINDS["requests"].controls
+        for name in KINDS["tokens"].controls
+        if CONTROLS[name].page and name not in KINDS["requests"].controls
     }
     assert of_tokens <= moved | {"max_model_len"}  # it only refuses
 

@@ -36,8 +36,8 @@ class PlayPage(Page):
         self.screen, self.code = screen, code
         self.player, self.hint = Player(), plain(widgets.HTML)
         self.back = button("Show the film", "Make the film the large view", self._enlarge)
-        words = plain(widgets.Box, classes="batchsim-moment")  # where the page writes the moment
-        super().__init__(session, [self.back, words, self.hint])
+        self.moment = plain(widgets.Box, classes="batchsim-moment")  # where the page writes the moment
+        super().__init__(session, [self.back, self.hint])
         self.was_open, self.mode = False, session.style.mode
         self.before = ""  # the large view before the film's; "" while the page is closed
         self.run: tuple[Result, int] | None = None  # the result and the server in the film
@@ -102,7 +102,7 @@ class PlayPage(Page):
         if self.player.shown and self.run is not None:
             lines = pseudocode(self.run[0].scenario)
             acting = None if self.player.playing else self.player.line
-            self.code.value = to_html(lines, acting=acting, theme=self.session.style.theme)
+            self.code.value = to_html(lines, acting=acting)
 
 
 def _beginning(result: Result) -> Window:
