@@ -1,28 +1,55 @@
 """The picture of the session's data: drawn at every change, and a control itself."""
 
 import math
+from pathlib import Path
 from typing import Any
+
+import anywidget
+import traitlets
 
 from batchsim.scenario import Rule
 from batchsim.view.explorer import presets
 from batchsim.view.explorer.options import full_only
 from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.widgets import Screen
 from batchsim.view.pictures.headline import as_html
 from batchsim.view.pictures.live import LEAST_PX, MOST_PX, LivePicture
 from batchsim.view.pictures.view import Spot
+from batchsim.view.scripts import widget
 
 ARROWS = {"left": (0, -1), "right": (0, 1), "up": (1, 0), "down": (-1, 0)}  # rows, columns
 MOST_PIXELS = 2**24  # that a page may ask for: a 4K screen has half as many
 STORED_PX = 1000, 640  # the picture that a notebook keeps
 
 
-class MainPicture(Screen):
+class MainPicture(anywidget.AnyWidget):
     """The session's data in six views, drawn once somebody looks: `appear`.
 
     A click enlarges a small view; on the heat map or the load curve it moves to another setting, like the
     arrow keys on the map. Under a cover, the picture stays as it was.
+
+    `frame` is an image with the text alternative `alt`, and `numbers` HTML above it. `width_px`, `height_px`,
+    `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
+    background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
+    `more`: all controls and views are there, else three of each; the page remembers it.
+    `stale` is a text over a picture of another setting, with the seconds so far while it is `busy`: the page
+    dims all that belongs to it.
     """
+
+    _esm = widget(Path(__file__).with_name("screen.js"))
+    _css = Path(__file__).with_name("screen.css").read_text("utf-8")
+    frame = traitlets.Bytes().tag(sync=True)
+    number = traitlets.Int(0).tag(sync=True)
+    alt = traitlets.Unicode().tag(sync=True)
+    numbers = traitlets.Unicode().tag(sync=True)
+    cover = traitlets.Unicode().tag(sync=True)
+    stale = traitlets.Unicode().tag(sync=True)
+    busy = traitlets.Bool(False).tag(sync=True)
+    width_px = traitlets.Int(0).tag(sync=True)
+    height_px = traitlets.Int(0).tag(sync=True)
+    alone = traitlets.Bool(False).tag(sync=True)
+    more = traitlets.Bool(False).tag(sync=True)
+    ratio = traitlets.Float(1.0).tag(sync=True)
+    dark = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, session: Session) -> None:
         super().__init__(_dom_classes=["batchsim-main"])
@@ -36,6 +63,14 @@ class MainPicture(Screen):
         session.subscribe("change", self.draw)
         session.subscribe("release", self._release)
         session.subscribe("wait", self._wait)
+
+    def show(self, frame: bytes, alt: str, numbers: str = "") -> None:
+        with self.hold_sync():
+            self.frame, self.alt, self.numbers, self.number = frame, alt, numbers, self.number + 1
+
+    def download(self, name: str, media_type: str, content: bytes) -> None:
+        """Let the reader's browser keep a file."""
+        self.send({"download": name, "type": media_type}, buffers=[content])
 
     def restyle(self, size: str | None = None) -> None:
         """Draw for the page's present room and colours, and the reader's choices."""

@@ -19,7 +19,7 @@ from batchsim.simulate import available
 from batchsim.view.explorer import parts, presets
 from batchsim.view.explorer.control import GIVEN, Option
 from batchsim.view.explorer.kind import Kind
-from batchsim.view.explorer.kinds import FIRST, KINDS
+from batchsim.view.explorer.kinds import FIRST, KINDS, as_typed
 from batchsim.view.explorer.parts import Given
 from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.pictures.views import NAMES
@@ -238,13 +238,10 @@ def as_text(value: Any) -> str:
     """Return a value as a link writes it.
 
     >>> as_text(10.0), as_text("llama-3.0"), as_text(((1, 2.5), (8, 3.0))), as_text(None)
-    ('10', 'llama-3.0', '1:2.5,8:3.0', 'none')
+    ('10', 'llama-3.0', '1:2.5,8:3', 'none')
     """
-    if isinstance(value, tuple):
-        return ",".join(":".join(map(repr, v)) if isinstance(v, tuple) else str(v) for v in value)
-    if isinstance(value, float):
-        return str(value).removesuffix(".0")
-    return "none" if value is None else str(value)
+    text = as_typed(value)
+    return "none" if value is None else text if isinstance(value, str) else text.replace(", ", ",")
 
 
 # The state that each kind of run begins with.

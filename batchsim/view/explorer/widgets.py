@@ -1,15 +1,10 @@
-"""The page's widgets: plain ones that share their looks, and an image for pictures."""
+"""The page's widgets: plain ones that share their looks."""
 
 import html
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
-import anywidget
 import ipywidgets as widgets
-import traitlets
-
-from batchsim.view.scripts import widget
 
 HIDDEN = "batchsim-hidden"
 OF_RESULT = "batchsim-told"  # dimmed while the controls say something else than the picture
@@ -93,40 +88,3 @@ def label(text: str) -> widgets.HTML:
 def line(text: str, role: str = "status") -> str:
     """Return text as HTML that a screen reader reads when it changes; role "alert": immediately."""
     return f'<div role="{role}">{html.escape(text)}</div>'
-
-
-class Screen(anywidget.AnyWidget):
-    """An image that is replaced without a flicker, with a text alternative.
-
-    `frame` is an image, and `numbers` HTML above it; `show` sends new ones. `width_px`, `height_px`,
-    `alone` (there is room for one view only), `ratio` (device pixels per CSS pixel) and `dark` (the page's
-    background) come from the page, and are 0 until it shows the image. `cover` is a text over the picture.
-    `more`: all controls and views are there, else three of each; the page remembers it.
-    `stale` is a text over a picture of another setting, with the seconds so far while it is `busy`: the page
-    dims all that belongs to it.
-    It fills the height of the window, and sends messages about clicks, keys and gestures.
-    """
-
-    _esm = widget(Path(__file__).with_name("screen.js"))
-    _css = Path(__file__).with_name("screen.css").read_text("utf-8")
-    frame = traitlets.Bytes().tag(sync=True)
-    number = traitlets.Int(0).tag(sync=True)
-    alt = traitlets.Unicode().tag(sync=True)
-    numbers = traitlets.Unicode().tag(sync=True)
-    cover = traitlets.Unicode().tag(sync=True)
-    stale = traitlets.Unicode().tag(sync=True)
-    busy = traitlets.Bool(False).tag(sync=True)
-    width_px = traitlets.Int(0).tag(sync=True)
-    height_px = traitlets.Int(0).tag(sync=True)
-    alone = traitlets.Bool(False).tag(sync=True)
-    more = traitlets.Bool(False).tag(sync=True)
-    ratio = traitlets.Float(1.0).tag(sync=True)
-    dark = traitlets.Bool(False).tag(sync=True)
-
-    def show(self, frame: bytes, alt: str, numbers: str = "") -> None:
-        with self.hold_sync():
-            self.frame, self.alt, self.numbers, self.number = frame, alt, numbers, self.number + 1
-
-    def download(self, name: str, media_type: str, content: bytes) -> None:
-        """Let the reader's browser keep a file."""
-        self.send({"download": name, "type": media_type}, buffers=[content])
