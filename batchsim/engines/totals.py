@@ -4,14 +4,17 @@
 with keep="summary" keeps nothing else.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Annotated, Any, Protocol, Self, get_type_hints
 
 import numpy as np
 
 from batchsim._clock import PER_S, WHOLE, on_grid
+from batchsim._kept import kept
 from batchsim.engines.log import Status
 from batchsim.scenario.rules import Trigger
 
@@ -57,31 +60,74 @@ class Totals:
         return {name: (hint.__metadata__[0], hint.__metadata__[1:]) for name, hint in hints.items()}
 
     @classmethod
-    def zeros(cls, sections: int) -> Self:
-        """Return the totals of so many sections of a run of which nothing has been added yet."""
-        return cls(
-            **{name: np.zeros((sections, *shape), kind) for name, (kind, shape) in cls.kinds().items()}
-        )
+    @cache
+    def _record(cls) -> tuple[np.dtype, dict[str, Any], int]:
+        """Return the record of a section, the place of each sum in it, and how many numbers are whole.
 
-    def each(self, change: Callable[[Any], Any]) -> Self:
-        """Return the totals with every sum changed."""
-        return type(self)(**{name: change(column) for name, column in vars(self).items()})
+        These come first, so that the sums of many sections are two tables.
+        """
+        kinds = sorted(cls.kinds().items(), key=lambda each: each[1][0] is float)
+        begins = [*accumulate((math.prod(shape) for _, (_, shape) in kinds), initial=0)]
+        places = {
+            name: slice(begin, begin + shape[0]) if shape else begin
+            for begin, (name, (_, shape)) in zip(begins, kinds, strict=False)
+        }
+        whole = begins[sum(kind is not float for _, (kind, _) in kinds)]
+        return np.dtype([(name, *kind) for name, kind in kinds]), places, whole
+
+    @classmethod
+    def records(cls, sections: int) -> np.ndarray:
+        """Return a record for each section of a run, to which nothing has been added yet."""
+        return np.zeros(sections, cls._record()[0])
+
+    @classmethod
+    def of(cls, records: np.ndarray) -> Self:
+        """Return the totals whose sums are the columns of records."""
+        found = cls(**{name: records[name] for name in cls.kinds()})
+        found.__dict__["_records"] = records
+        return found
+
+    @classmethod
+    def together(cls, runs: Sequence[Self]) -> Self:
+        """Return the totals of several runs, each as a section."""
+        records = cls.records(len(runs))
+        for name in cls.kinds():
+            records[name] = [getattr(run, name) for run in runs]
+        return cls.of(records)
+
+    @kept
+    def _table(self) -> np.ndarray:
+        """All sums, shape (sections, numbers)."""
+        records, (_, _, whole) = self.__dict__["_records"], self._record()
+        numbers = records.view(np.int64).reshape(records.size, -1)
+        table = np.empty(numbers.shape)
+        table[:, :whole], table[:, whole:] = numbers[:, :whole], numbers[:, whole:].view(float)
+        return table
 
     def grouped(self, counts: Sequence[int]) -> Self:
         """Return the totals of groups of neighbours: the function `grouped` of all sums at once."""
-        columns = {name: column.reshape(len(column), -1) for name, column in vars(self).items()}
-        table, sums, at = grouped(np.concatenate([*columns.values()], axis=1), counts), {}, 0
-        for name, column in columns.items():
-            found = table[:, at : at + column.shape[1]]
-            sums[name], at = found if getattr(self, name).ndim > 1 else found[:, 0], at + column.shape[1]
-        return type(self)(**sums)
+        table = grouped(self._table, counts)
+        found = type(self)(**{name: table[:, place] for name, place in self._record()[1].items()})
+        found.__dict__["_table"] = table
+        return found
 
     def whole(self) -> Self:
         """Return the totals of all sections together."""
-        return self.each(lambda column: found if (found := np.add.reduce(column)).ndim else found.item())
+        _, places, whole = self._record()
+        sums = np.add.reduce(self._table)
+        counts = sums[:whole].astype(np.int64)
+        numbers = [*counts.tolist(), *sums[whole:].tolist()]
+        arrays = {
+            name: (counts if place.stop <= whole else sums)[place]
+            for name, place in places.items()
+            if isinstance(place, slice)
+        }
+        return type(self)(
+            **{name: arrays[name] if name in arrays else numbers[place] for name, place in places.items()}
+        )
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in vars(self)})
+        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in self.kinds()})
 
 
 def grouped(column: np.ndarray, counts: Sequence[int]) -> np.ndarray:

@@ -70,11 +70,13 @@ def metric_intervals(
         samples = [
             replace(each, sections=each.sections and each.sections.grouped(min(sizes))) for each in samples
         ]
+    if (none := _impossible(samples)) is not None:
+        return {each.key: none for each in metrics}
     intervals: dict[str, Interval] = {}
     means: list[Metric] = []
     percentiles: dict[str, dict[str, float]] = {}  # by column
     for each in metrics:
-        found = _impossible(each, samples) or _of_events(each, samples, level)
+        found = _too_short(each, samples) or _of_events(each, samples, level)
         if found is not None:
             intervals[each.key] = found
         elif each.q is None:
@@ -122,17 +124,23 @@ def _of_means(
     }
 
 
-def _impossible(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
-    """Return why a metric of these samples cannot have an interval, before anything is computed."""
+def _impossible(samples: Sequence[Sample]) -> NoInterval | None:
+    """Return why no metric of these samples can have an interval, before anything is computed."""
     if any(sample.sections is None for sample in samples):
         return NoInterval("needs columns or replications, got one run with keep='summary'")
     if len(samples) == 1 and samples[0].drift:
         return NoInterval(samples[0].drift)  # its sections have different rates
-    reasons = (reason for sample in samples if (reason := sample.partial or sample.too_short(metric)))
-    reason = next(reasons, "")
-    if not reason and not all(sample.whole.values_in(metric.column) for sample in samples):
-        reason = "needs requests that have one, got none"  # a TPOT, of answers of one token
-    return NoInterval(reason) if reason else None
+    return next((NoInterval(sample.partial) for sample in samples if sample.partial), None)
+
+
+def _too_short(metric: Metric, samples: Sequence[Sample]) -> NoInterval | None:
+    """Return why the runs are too short for an interval of a metric."""
+    for sample in samples:
+        if reason := sample.too_short(metric):
+            return NoInterval(reason)
+    if not all(sample.whole.values_in(metric.column) for sample in samples):
+        return NoInterval("needs requests that have one, got none")  # a TPOT, of answers of one token
+    return None
 
 
 def _of_events(metric: Metric, samples: Sequence[Sample], level: float) -> Interval | None:

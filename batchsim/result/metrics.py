@@ -408,11 +408,21 @@ class Metrics:
 
     def percentiles(self, qs: np.ndarray, unserved: str = "ignore", column: str = LATENCY) -> np.ndarray:
         """Return many percentiles, unchecked, in little more time than one; the same to the last bit."""
-        served = self.values_in(column)
-        count = served if unserved == "ignore" else self.all_in(column)
-        if not served:
-            return np.full(qs.shape, math.inf if count else math.nan)
-        return percentiles(self.columns[column], qs, served, count)
+        known, asked = self._known.setdefault((column, unserved), {}), qs.tolist()
+        if lacking := [q for q in asked if q not in known]:
+            served = self.values_in(column)
+            count = served if unserved == "ignore" else self.all_in(column)
+            if served:
+                found = percentiles(self.columns[column], np.array(lacking), served, count).tolist()
+            else:
+                found = [math.inf if count else math.nan] * len(lacking)
+            known.update(zip(lacking, found, strict=True))
+        return np.array([known[q] for q in asked])
+
+    @kept
+    def _known(self) -> dict[tuple[str, str], dict[float, float]]:
+        """The percentiles that have been read: a summary and its intervals need the same."""
+        return {}
 
     def per_s(self, count: int) -> float:
         return float(count / self.totals.window_s) if self.totals.window_s > 0 else 0.0

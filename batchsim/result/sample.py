@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batchsim._format import number
+from batchsim._kept import kept
 from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run import Run
 from batchsim.result.run_length import (
@@ -47,18 +48,23 @@ class Sample:
     length: RunLength | None = None
     dropped: int = 0
 
-    @property
+    @kept
     def replications(self) -> int:
         return self.sections.size if self.replicated and self.sections is not None else 1
 
-    @property
+    @kept
+    def requests(self) -> int:
+        """The requests of each replication."""
+        return int(self.whole.totals.requests) // self.replications
+
+    @kept
     def counts(self) -> tuple[int, ...]:
         """How many sections a standard error comes from: all, and of a single run fewer and longer ones."""
         assert self.sections is not None
         size = self.sections.size
         return (size,) if self.replicated else (size, min(MANY, size), FEW)
 
-    @property
+    @kept
     def grouped(self) -> Sections:
         """The sections of all these counts, one after the other."""
         assert self.sections is not None
@@ -69,8 +75,7 @@ class Sample:
         rarer = 0.5 if metric.q is None else min(metric.q, 100 - metric.q) / 100
         if not rarer:
             return "cannot be given: the extremes of a longer run lie further out"
-        whole, replications = self.whole, self.replications
-        requests = int(whole.totals.requests) // replications
+        whole, replications, requests = self.whole, self.replications, self.requests
         sections = replications if self.replicated else FEW
         least = max(REQUESTS, math.ceil(BEYOND / rarer - ROUNDING))  # requests of each section
         if self.length is not None:

@@ -46,9 +46,8 @@ class Sections:
                 [[run.columns[column].within(limit_ms) for limit_ms in limits_ms] for run in runs]
             )
 
-        every = [vars(run.totals) for run in runs]
-        totals = type(runs[0].totals)(**{name: np.array([each[name] for each in every]) for name in every[0]})
-        return cls(runs[0].scenario, totals, within)
+        totals = [run.totals for run in runs]
+        return cls(runs[0].scenario, totals[0].together(totals), within)
 
     @classmethod
     def of_columns(
@@ -84,7 +83,7 @@ class Sections:
 
         cuts, edges_s = section_edges(log, skip, ends)
         total = sums_of(log, run.scenario, edges_s, cuts, run.device_time, run.units, run.serves_in_turn)
-        totals = total.whole(np.diff(cuts), np.diff(edges_s))
+        totals = total.whole(cuts[1:] - cuts[:-1], edges_s[1:] - edges_s[:-1])
         add_scaling(totals, run.scenario, log, edges_s)
         if not run.knows_devices:
             totals.off_device_s[:] = math.nan
@@ -131,7 +130,7 @@ class Sections:
 def cut(begin: int, end: int, ends: np.ndarray | None) -> np.ndarray:
     """Return at which requests sections begin, and the last one's end: at `ends`, or equally many in each."""
     if ends is None:
-        return np.linspace(begin, end, FINE + 1).astype(np.int64)
+        return begin + (end - begin) * np.arange(FINE + 1) // FINE
     return np.round(begin + (end - begin) * ends).astype(np.int64)
 
 

@@ -21,7 +21,7 @@ Replications are sections too. They are independent by construction, so these te
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -78,63 +78,66 @@ def standard_errors(
     `counts` are those of the sections: see `Sample.counts`.
     """
     values, whole, widening = (np.concatenate(columns) for columns in zip(*series, strict=True))
-
-    def spread(values: np.ndarray) -> np.ndarray:
-        count = values.shape[1]
-        return np.sqrt(((values - whole[:, np.newaxis]) ** 2).sum(axis=1) / (count - 1) / count)
-
-    fine = values[:, : counts[0]]
-    known = np.isfinite(fine).all(axis=1) & np.isfinite(whole)
-    alike, taken = np.zeros(whole.size, bool), np.full(whole.size, counts[0])
-    if len(counts) == 1:
-        errors = spread(fine)
-    else:
-        many, few = values[:, counts[0] : -counts[2]], values[:, -counts[2] :]
-        alike, short = _correlation(fine) > TOO_ALIKE, dependent(many, ONE_IN_FIVE)
-        errors = np.where(short, spread(few) * widen(few), spread(many) * widen(many))
-        taken = np.where(short, counts[2], counts[1])
+    spread, sizes = Spread.of(values, counts, whole), np.array(counts)
+    errors = np.sqrt(spread.from_whole / (sizes - 1) / sizes)
+    known, place = np.isfinite(errors[:, 0]), np.zeros(whole.size, np.int64)
+    alike = place > 0
+    if len(counts) > 1:
+        errors *= spread.widening
+        alike, place = spread.correlation[:, 0] > TOO_ALIKE, 1 + spread.resembles(ONE_IN_FIVE)[:, 1]
+    errors = errors[np.arange(whole.size), place] * widening
     found: list[StandardError | NoInterval] = [
         NO_NUMBER if not there else ALIKE if close else StandardError(error, count)
         for there, close, error, count in zip(
-            *(column.tolist() for column in (known, alike, errors * widening, taken)), strict=True
+            *(column.tolist() for column in (known, alike, errors, sizes[place])), strict=True
         )
     ]
     ends = list(accumulate(each.whole.size for each in series))
     return [found[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def _above(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how far values are above their mean, the sum of its squares, and whether it is not rounding."""
-    above = values - np.add.reduce(values, axis=-1, keepdims=True) / values.shape[-1]
-    square = np.add.reduce(above**2, axis=-1)
-    return above, square, square > np.add.reduce(values**2, axis=-1) * 1e-20
+class Spread(NamedTuple):
+    """How far values are from a number and from their mean, and how neighbours resemble each other.
 
-
-def _correlation(values: np.ndarray) -> np.ndarray:
-    """Return the correlation of neighbours along the last axis; 0 if all are the same but for rounding."""
-    above, square, varies = _above(values)
-    products = np.add.reduce(above[..., 1:] * above[..., :-1], axis=-1)
-    return np.divide(products, square, out=np.zeros_like(square), where=varies)
-
-
-def widen(values: np.ndarray) -> np.ndarray:
-    """Return the factor by which the correlation of neighbours widens the error.
-
-    The mean of an autoregressive series, whose neighbours correlate by r, has sqrt((1 + r) / (1 - r)) times
-    the error of an independent one. Estimated from n values, r is too low by 1/n.
+    A column for each group of sections. `ratio` is von Neumann's: the sum of the squared steps from one value
+    to the next over that of the squared deviations from the mean. If all values are the same but for
+    rounding, the correlation is 0, and the ratio infinite.
     """
-    correlation = np.minimum(np.maximum(_correlation(values) + 1 / values.shape[-1], 0.0), MOST_ALIKE)
-    return np.sqrt((1 + correlation) / (1 - correlation))
+
+    sizes: np.ndarray
+    from_whole: np.ndarray  # the sum of the squared deviations from the whole's value
+    correlation: np.ndarray  # of neighbours
+    ratio: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, counts: Sequence[int], whole: np.ndarray | None = None) -> Self:
+        """Return those of rows of values, in groups of so many, one after the other."""
+        from batchsim.engines.compiled.passes import note_spread  # Numba loads with it
+
+        found, sizes = np.empty((3, len(values), len(counts))), np.array(counts)
+        whole = np.zeros(len(values)) if whole is None else whole
+        note_spread(np.ascontiguousarray(values, float), sizes, whole, found)
+        return cls(sizes, *found)
+
+    @property
+    def widening(self) -> np.ndarray:
+        """The factor by which the correlation of neighbours widens the error.
+
+        The mean of an autoregressive series, whose neighbours correlate by r, has sqrt((1 + r) / (1 - r))
+        times the error of an independent one. Estimated from n values, r is too low by 1/n.
+        """
+        correlation = np.minimum(np.maximum(self.correlation + 1 / self.sizes, 0.0), MOST_ALIKE)
+        return np.sqrt((1 + correlation) / (1 - correlation))
+
+    def resembles(self, deviations: float) -> np.ndarray:
+        """Return whether neighbours resemble each other too much to be independent.
+
+        For independent values the ratio is 2 on average, with variance 4 (n - 2) / (n^2 - 1); it is less for
+        neighbours that resemble each other, by `deviations` of the normal distribution.
+        """
+        return self.ratio < 2 - deviations * np.sqrt(4 * (self.sizes - 2) / (self.sizes**2 - 1))
 
 
 def dependent(values: np.ndarray, deviations: float) -> np.ndarray:
-    """Return whether neighbours resemble each other too much to be independent, by von Neumann's ratio.
-
-    The ratio is the sum of the squared steps from one value to the next over that of the squared deviations
-    from the mean. For independent values it is 2 on average, with variance 4 (n - 2) / (n^2 - 1); it is
-    less for neighbours that resemble each other, by `deviations` of the normal distribution.
-    """
-    count, (above, square, varies) = values.shape[-1], _above(values)
-    steps = np.add.reduce((above[..., 1:] - above[..., :-1]) ** 2, axis=-1)
-    least = 2 - deviations * math.sqrt(4 * (count - 2) / (count**2 - 1))
-    return varies & (steps < least * square)
+    """Return whether neighbours along the last axis resemble each other, as `Spread.resembles`."""
+    return Spread.of(np.atleast_2d(values), [values.shape[-1]]).resembles(deviations)[:, 0]

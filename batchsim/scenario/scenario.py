@@ -400,14 +400,22 @@ class Scenario(Described, _check.Renewed):
         for name in values:
             _check.instance("a knob", name, str, "named by text")
         # Names refer to the new parts if a whole part changes too.
-        parts = {name: values.get(name, value) for name, value in parts_of(self).items()}
+        parts, paths = parts_of(self), self._paths
+        if not values.keys().isdisjoint(parts):
+            parts, paths = {name: values.get(name, value) for name, value in parts.items()}, {}
         by_path: dict[tuple[str, ...], Any] = {}
         for name, value in values.items():
-            path = (name,) if name in parts else find_knob(name, parts)
+            path = (name,) if name in parts else paths.get(name) or find_knob(name, parts)
+            paths[name] = path
             if path in by_path:
                 raise ValueError(f"a knob must be given once, got {name!r} twice")
             by_path[path] = value
         return rebuilt(self, by_path)
+
+    @kept
+    def _paths(self) -> dict[str, tuple[str, ...]]:
+        """The knobs that have been found so far: a sweep changes the same ones at every point."""
+        return {}
 
     def to_toml(self, path: str | PathLike[str] | None = None) -> str:
         """Return the scenario as TOML text, and write it to `path` if there is one.

@@ -33,7 +33,7 @@ from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
 from batchsim.result.run_length import CYCLES, TAIL, run_length
 from batchsim.result.shares import students_t
-from batchsim.result.standard_error import ONE_IN_FIVE, ROUNDING, dependent, widen
+from batchsim.result.standard_error import ONE_IN_FIVE, ROUNDING, Spread
 from batchsim.scenario import Rule
 from batchsim.study.slo import LEVEL, described
 
@@ -135,17 +135,23 @@ def better_by(one: Values, other: Values, level: float) -> Bound:
         apart_ms = one.value - other.value
         return Bound(apart_ms, apart_ms + _half(first - second, level))
     first, second = first - first.mean(), second - second.mean()
-    if any(dependent(each, ONE_IN_FIVE) for each in (first, second)):
-        first, second = (each.reshape(-1, 2).mean(axis=1) for each in (first, second))
-    spread = math.sqrt(float((first**2).sum() * (second**2).sum()))
-    together = float((first * second).sum()) / spread if spread else 0.0
+    both = np.array([first, second])
+    if (spread := Spread.of(both, [first.size])).resembles(ONE_IN_FIVE).any():
+        both = both.reshape(2, -1, 2).mean(axis=2)
+        spread = Spread.of(both, [both.shape[1]])
+    first, second = both
+    squares = math.sqrt(float((first**2).sum() * (second**2).sum()))
+    together = float((first * second).sum()) / squares if squares else 0.0
     if np.array_equal(first, second):
         together = 1.0
     angles = np.linspace(0, 2 * math.pi, DIRECTIONS, endpoint=False)
     mixed = together * np.cos(angles) + math.sqrt(max(1 - together**2, 0)) * np.sin(angles)
     times, ends_ms = students_t(2 * level - 1, first.size), []
-    for each, run, deviations in ((first, one, np.cos(angles)), (second, other, mixed)):
-        error = float(each.std(ddof=1) * widen(each) / math.sqrt(each.size))
+    widening = spread.widening[:, 0].tolist()
+    for each, run, wider, deviations in zip(
+        both, (one, other), widening, (np.cos(angles), mixed), strict=True
+    ):
+        error = float(each.std(ddof=1) * wider / math.sqrt(each.size))
         known = float(run.count if error == 0 else min(share * (1 - share) / error**2, run.count))
         known = min(known, run.count / memory) if 1 - share < TAIL else known
         fractions = betaincinv(known * share + 0.5, known * (1 - share) + 0.5, ndtr(times * deviations))
@@ -159,10 +165,12 @@ def better_by(one: Values, other: Values, level: float) -> Bound:
 
 def _half(sections: np.ndarray, level: float) -> float:
     """Return how far a mean may be above the mean of its sections, at a one-sided level."""
-    if dependent(sections, ONE_IN_FIVE):
-        sections = sections.reshape(sections.size // 2, 2).mean(axis=1)
-    spread = float(sections.std(ddof=1) * widen(sections) / math.sqrt(sections.size))
-    return students_t(2 * level - 1, sections.size) * spread
+    rows = sections[np.newaxis]
+    if (spread := Spread.of(rows, [rows.size])).resembles(ONE_IN_FIVE).any():
+        rows = rows.reshape(1, -1, 2).mean(axis=2)
+        spread = Spread.of(rows, [rows.size])
+    error = float(rows.std(ddof=1) * spread.widening.item() / math.sqrt(rows.size))
+    return students_t(2 * level - 1, rows.size) * error
 
 
 @dataclass(frozen=True)

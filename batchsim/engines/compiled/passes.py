@@ -73,3 +73,30 @@ def count_within(values, cuts, limits, counts):
             for place in range(own.size):
                 count += 1 if own[place] <= limit else 0  # so written, several are compared at once
             counts[section, each] = count
+
+
+@compiled
+def note_spread(values, counts, whole, found):
+    """Write the columns of `result.standard_error.Spread`, shape (3, rows, groups)."""
+    for row in range(values.shape[0]):
+        begin = 0
+        for group in range(counts.size):
+            own = values[row, begin : begin + counts[group]]
+            begin += own.size
+            total = raw = from_whole = square = products = steps = 0.0
+            for value in own:
+                total += value
+                raw += value * value
+                from_whole += (value - whole[row]) ** 2
+            mean, before = total / own.size, 0.0
+            for place in range(own.size):
+                above = own[place] - mean
+                square += above * above
+                if place:
+                    products += above * before
+                    steps += (above - before) ** 2
+                before = above
+            varies = square > raw * 1e-20
+            found[0, row, group] = from_whole
+            found[1, row, group] = products / square if varies else 0.0
+            found[2, row, group] = steps / square if varies else math.inf

@@ -9,8 +9,6 @@ sums of times are in ticks, which are whole numbers: they are exact in any order
 """
 
 import math
-from collections import namedtuple
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +17,7 @@ from batchsim.engines.compiled.jit import compiled, inlined
 from batchsim.engines.compiled.sized import place_of, units_of
 from batchsim.engines.compiled.threshold import later, soonest, to_ticks
 from batchsim.engines.log import Status
-from batchsim.engines.totals import A_DECADE, BINS, DECADES, FIRST, Totals
+from batchsim.engines.totals import A_DECADE, BINS, DECADES, FIRST
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -27,7 +25,6 @@ SERVED = int(Status.SERVED)
 # A decade of bins has the ticks above FROM[decade] up to FROM[decade + 1], A_TICK[decade] bins a tick.
 FROM = np.concatenate([[-1.0], FIRST * 10.0 ** np.arange(DECADES), [np.inf, np.inf]])
 A_TICK = 10.0 ** -np.arange(DECADES + 2)
-Sums = namedtuple("Sums", [f.name for f in fields(Totals)])  # type: ignore[misc]
 
 
 class Parts(NamedTuple):
@@ -35,7 +32,7 @@ class Parts(NamedTuple):
 
     cuts: Any  # requests at which parts begin, and the end of the last one
     edges: Any  # times at which parts begin, in ticks, and inf
-    sums: Any
+    sums: Any  # the records of `Totals`
     histogram: Any  # of latencies; empty: none
     watts: Any  # by batch size; empty: not known
 

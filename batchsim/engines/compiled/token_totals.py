@@ -2,9 +2,7 @@
 
 # mypy: disable-error-code="no-untyped-def"
 
-from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +21,6 @@ from batchsim.scenario.rules.rule import Trigger
 
 between = inlined(_between)
 TRIGGERS = len(Trigger)
-# The fields of totals, as the loops take them. A new field is here by itself.
-TokenSums = namedtuple("TokenSums", [f.name for f in fields(TokenTotals)])  # type: ignore[misc]
 
 
 class Answers(NamedTuple):
@@ -200,10 +196,10 @@ class TokenTotal:
         `watts`: what a server draws while it computes batches of some sizes.
         """
         self._watts = watts
-        self.edges_s, self.totals = edges_s, TokenTotals.zeros(edges_s.size - 1)
+        self.edges_s, records = edges_s, TokenTotals.records(edges_s.size - 1)
+        self.totals, self._sums = TokenTotals.of(records), records.view(np.recarray)
         self.histograms = np.zeros((histograms, BINS if histograms else 0), np.int64)
         self.last_s = 0.0  # the last finish
-        self._sums = TokenSums(*vars(self.totals).values())
 
     def add_windows(self, cuts: np.ndarray) -> None:
         """Add the requests and the seconds of each part, for a run whose end is known."""
@@ -248,7 +244,8 @@ class TokenTotal:
 
     def add(self, other: "TokenTotal") -> None:
         """Add the sums of other requests and batches over the same parts."""
-        for name, column in vars(self.totals).items():
+        for name in TokenTotals.kinds():
+            column = getattr(self.totals, name)
             column += getattr(other.totals, name)
         self.histograms += other.histograms
         self.last_s = max(self.last_s, other.last_s)

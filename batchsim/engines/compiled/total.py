@@ -20,7 +20,6 @@ from batchsim.engines.compiled.engine import of_requests, places_of
 from batchsim.engines.compiled.sums import (
     Parts,
     Past,
-    Sums,
     add_batches,
     add_others,
     add_units,
@@ -78,10 +77,12 @@ class DeviceClock:
         """`known`: whether the devices are; else no batch waits for one. `cold`: whether shapes compile."""
         largest, plain = scenario.rule.max_batch_size, scenario.plain_servers or not known
         shapes = Cold.of(scenario.service.cold_start(largest) if cold else None)
+        self.at_once = plain and not shapes.compile_s.size
+        if self.at_once:
+            return
         self.cold = shapes._replace(ready_s=np.tile(shapes.ready_s, (scenario.most_replicas, 1)))
         self.free_s = np.zeros((scenario.most_replicas, 0 if plain else scenario.device_count))
         self.servers, self.host_s = scenario.servers, scenario.host_ms / 1000
-        self.at_once = plain and not shapes.compile_s.size
 
     def of(self, batches: Any, units: Units | None) -> DeviceTimes:
         """Return those of the next batches."""
@@ -106,14 +107,16 @@ class Total:
         server, as under a threshold rule.
         """
         self.scenario = scenario
-        self._totals = Totals.zeros(edges_s.size)  # the last row takes the warm-up
-        self.sums = Sums(*vars(self._totals).values())
+        self._records = Totals.records(edges_s.size)  # the last row takes the warm-up
+        self.sums = self._records.view(np.recarray)
         self.last_s = 0.0  # the last finish
-        watts_at, sizes = scenario.watts_at, np.arange(scenario.rule.max_batch_size + 1)
-        edges = np.append(edges_s[:-1] * PER_S + WHOLE, math.inf)
-        watts = NONE if watts_at is None else watts_at(sizes).astype(float)
+        edges, watts = edges_s * PER_S + WHOLE, NONE
+        edges[-1] = math.inf
+        if (watts_at := scenario.watts_at) is not None:
+            watts = watts_at(np.arange(scenario.rule.max_batch_size + 1)).astype(float)
         self.parts = Parts(NO_CUTS, edges, self.sums, histogram, watts)
-        started = np.tile([WHOLE, 0.0, WHOLE], (scenario.most_replicas, 1))
+        started = np.full((scenario.most_replicas, 3), WHOLE)
+        started[:, 1] = 0.0
         self.past = Past(np.full(scenario.all_servers, WHOLE), started, np.zeros(1, np.int64))
         self.idle_at = None if in_turn else np.empty(0)
 
@@ -149,13 +152,13 @@ class Total:
 
     def take(self, other: "Total") -> None:
         """Add the sums of another replica."""
-        for name, sums in vars(self._totals).items():
-            sums += getattr(other._totals, name)
+        for name in Totals.kinds():
+            self._records[name] += other._records[name]
         self.last_s = max(self.last_s, other.last_s)
 
     def whole(self, requests: Any, window_s: Any) -> Totals:
         """Return the totals of a run that is over: the requests and the seconds of each part."""
-        totals = self._totals.each(lambda column: column[:-1].copy())
+        totals = Totals.of(self._records[:-1].copy())
         latency, forming, queueing, computing = totals.parts_s.T
         # Sums above 104 days are rounded, so that nothing may remain as a little less than 0.
         queueing[:] = np.maximum(latency - forming - computing - totals.device_wait_s, 0.0)
