@@ -134,7 +134,11 @@ def bugs(table: Path, root: Path = ROOT) -> dict[Path, list[Mutant]]:
 
 
 def nearest(module: Path, root: Path = ROOT) -> list[Path]:
-    """Return the test files of a module's name and those that import it, or else those of its package."""
+    """Return the test files of a module's name and those that import it, or else those of its package.
+
+    A module of the compiled loops has the agreement of all engines besides. A script has the tests of the
+    page, or of a browser, and those that name it.
+    """
     place = module.relative_to(root / "batchsim")
     dotted = ".".join(("batchsim", *place.with_suffix("").parts)).removesuffix(".__init__")
     tests = sorted((root / "tests").rglob("test_*.py"))
@@ -143,10 +147,21 @@ def nearest(module: Path, root: Path = ROOT) -> list[Path]:
         here = root / "tests" / folder
         return [path for path in tests if path.parent == here and f"{path.stem}_".startswith(f"test_{name}_")]
 
+    if module.suffix != ".py":
+        runs = "web" if "web" in place.parts else "browser"  # another script needs a kernel
+        return [
+            path
+            for path in tests
+            if (folder := path.parent.name) == runs
+            or (folder not in ("browser", "tools") and module.name in path.read_text("utf-8"))
+        ]
     importing = [path for path in tests if dotted in _imported(path)]
     found = list(dict.fromkeys([*named(place.parent, place.stem.lstrip("_")), *importing]))
     others = (named(folder, (root / "batchsim" / folder).name) for folder in place.parents)
-    return found or next(filter(None, others), [])
+    found = found or next(filter(None, others), [])
+    if _is_compiled(root, module):
+        found += [path for path in tests if path.parent.name == "agreement" and path not in found]
+    return found
 
 
 @functools.cache
@@ -203,7 +218,8 @@ class Trial:
         """Return what pytest returns of the tests, then of the examples; with a limit, -x."""
         options = ["-m", "pytest", "-q", "-p", "no:nbval", "-o", f"cache_dir={CACHE}", *self.left_out]
         options += ["-m", "not rare and not alone", *(() if limit_s is None else ("-x",))]
-        examples = [str(self.module.relative_to(self.folder))] if b">>> " in self.module.read_bytes() else []
+        has_examples = self.module.suffix == ".py" and b">>> " in self.module.read_bytes()
+        examples = [str(self.module.relative_to(self.folder))] if has_examples else []
         code = NO_TESTS
         for paths in filter(None, (self.tests, examples)):
             code = subprocess.run(
