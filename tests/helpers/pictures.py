@@ -58,6 +58,11 @@ def drawn(kind, data, large=True):
     return kind().draw(Figure(figsize=(8, 6)).subplots(len(kind.PANELS), squeeze=False).ravel(), data, large)
 
 
+def group(view, kind):
+    """What a view shows of a kind, by the rest of its keys."""
+    return {key[1]: artist for key, artist in view.shown.items() if isinstance(key, tuple) and key[0] == kind}
+
+
 def coloured(view):
     """The colours of a map's cells."""
     return view.image.to_rgba(view.image.get_array())

@@ -30,11 +30,10 @@ class GapsView(View):
 
     def make(self) -> None:
         self.ax.set(xlabel="requests", ylabel="gap (s)")
-        (self.gaps,) = self.ax.plot([], [], **self.now_style)
 
     def update(self, data: ViewData) -> None:
         gaps_s = np.sort(np.diff(data.result.arrival_s))
-        self.gaps.set_data(np.arange(gaps_s.size), gaps_s)
+        self.plot("gaps", np.arange(gaps_s.size), gaps_s, **self.style("now"))
         self.limits(self.ax, x=(0, gaps_s.size), y=(0, nice(float(gaps_s[-1]))))
 
     def describe(self, data: ViewData) -> list[str]:

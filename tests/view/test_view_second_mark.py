@@ -7,7 +7,7 @@ import nbformat
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from pictures import drawn
+from pictures import drawn, names_of
 from tracked import notebooks
 
 import batchsim as bs
@@ -17,7 +17,6 @@ from batchsim.view.pictures.cells import border
 from batchsim.view.pictures.curves import STYLES
 from batchsim.view.pictures.heat_map import MEASURES, HeatMapView, values_of
 from batchsim.view.pictures.live import LivePicture
-from batchsim.view.pictures.view import View
 from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import COMPILING, COMPONENTS, PHASES, THEMES, fill_style
 
@@ -105,17 +104,16 @@ def shown():
     [(what, key) for what in ("before", "pinned") for key in views_of("requests")]
     + [("tokens", key) for key in views_of("tokens")],
 )
-def test_the_legend_of_each_view_can_be_read_without_hue(shown, what, large, theme, monkeypatch):
+def test_the_legend_of_each_view_can_be_read_without_hue(shown, what, large, theme):
     mode = "tokens" if what == "tokens" else "requests"
     if large not in views_of(mode, shown[what].parts):
         return
     picture = LivePicture(1000, 640, theme=theme, large=large, mode=mode, alone=True)
-    entries = {}
-    legend = View.legend
-    monkeypatch.setattr(
-        View, "legend", lambda self, ax, found: (entries.update(found), legend(self, ax, found))
-    )
     picture.show(shown[what])
+    view = picture.views[large]
+    styles = (view.styles[key] for key in view.shown)
+    entries = {style["label"]: style for style in styles if style.get("label")}
+    assert {*entries} >= {*names_of(view.axes[0])}
     assert confused({name: of_entry(style) for name, style in entries.items()}) == []
 
 
@@ -159,9 +157,9 @@ def test_which_side_of_the_objective_a_cell_of_the_map_is_on_is_seen_without_hue
     beyond = np.isfinite(values) & (values > shown["before"].objective_ms)
     assert 0 < beyond.sum() < beyond.size
     edges = border(MEASURES["p99_ms"].within(shown["before"]))
-    np.testing.assert_array_equal(view.border.get_path().vertices, edges.vertices)
-    white, _ = view.border.get_path_effects()  # on dark cells, too
-    assert white._gc["linewidth"] > 1.5 * view.border.get_linewidth()
+    np.testing.assert_array_equal(view.shown["border"].get_path().vertices, edges.vertices)
+    white, _ = view.shown["border"].get_path_effects()  # on dark cells, too
+    assert white._gc["linewidth"] > 1.5 * view.shown["border"].get_linewidth()
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)

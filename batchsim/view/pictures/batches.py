@@ -1,12 +1,11 @@
 """How large the batches are, and why they left.
 
-A view draws into axes of matplotlib: `make` adds its artists once, `update` gives them the numbers of a run,
-`spot` says what is under the pointer, and `describe` says the same in words. `StackedView` has the bars, and
-`View` what all views do alike: limits, legends, texts, and the look of a theme (`self.look`).
+A view draws into axes of matplotlib: `make` prepares them, `update` draws the numbers of a run, `spot` says
+what is under the pointer, and `describe` says the same in words. `View` has what all views do alike: limits,
+legends, texts, and the look of a theme (`self.look`).
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,12 +14,8 @@ from batchsim._format import counted, fixed, number, percent
 from batchsim.result.distributions import bar_edges, by_trigger
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Spot, StackedView, Style
+from batchsim.view.pictures.view import Spot, Style, View
 from batchsim.view.scales import nice
-
-if TYPE_CHECKING:
-    from batchsim.theory import Answer
-
 
 # Their colours and hatches; the rule's steps have the names of the triggers.
 TRIGGERS = {
@@ -29,29 +24,33 @@ TRIGGERS = {
 }  # fmt: skip
 
 
-class BatchView(StackedView):
+class BatchView(View):
     """The distribution of batch sizes, each bar divided by why its batches left."""
 
     KEY, NAME, SHORT = "batches", "Batch sizes, by why they left", "Batch sizes"
     RANK, WHOLE = 2, True
 
     def make(self) -> None:
-        self.add_bars(self.ax, TRIGGERS)
         self.ax.set(xlabel="batch size (requests)" if self.large else "batch size", ylabel="batches (%)")
-        self.mean = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
 
     def update(self, data: ViewData) -> None:
         results = [each.result for each in (data, data.other) if each is not None]
         edges = bar_edges(max(result.scenario.rule.largest_batch for result in results))
         shares, *of_other = (by_trigger(result, edges) for result in results)
         other = (of_other[0].sum(axis=0), edges) if of_other else None
-        highest = self.show_bars(shares[list(TRIGGERS)], edges, other, data)
-        self.limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
         rule = data.result.scenario.rule
-        shown = (kind for kind in self.styles if shares[kind].any())
-        self.entries = [(label_of(rule, kind), self.styles[kind]) for kind in shown]
-        self.legend(self.ax, self.entries)
-        self.write(self.mean, f"mean {fixed(data.summary['mean_batch_size'])}" * self.large, 1, 1, up=-0.2)
+        styles = {
+            kind: self.filled(*fill) | {"label": label_of(rule, kind)} for kind, fill in TRIGGERS.items()
+        }
+        highest = self.stack(styles, shares[list(TRIGGERS)], edges, other, data)
+        self.limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
+        if data.answer is not None and data.answer.batch_size_pmf is not None and edges[1] - edges[0] <= 1:
+            expected = 100 * data.answer.batch_size_pmf[1:]
+            dots: Style = {"linestyle": "none", "marker": "o", "markersize": 0.3 * self.em, "zorder": 4}
+            dots |= {"color": self.look.ink, "label": "theory"}
+            self.plot("theory", np.arange(1, expected.size + 1), expected, **dots)
+        self.legend()
+        self.note("mean", f"mean {fixed(data.summary['mean_batch_size'])}")
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         edges = bar_edges(data.result.scenario.rule.largest_batch)
@@ -78,17 +77,6 @@ class BatchView(StackedView):
             if share
         )
         return [f"Batches hold {counted(s['mean_batch_size'], 'request')} on average and leave: {reasons}."]
-
-    def show_theory(self, answer: "Answer", data: ViewData) -> None:
-        """Mark the share of each batch size that theory expects, if it gives one."""
-        edges = np.asarray(self.bars[Trigger.FULL].get_data()[1])
-        if answer.batch_size_pmf is None or edges[1] - edges[0] > 1:
-            return
-        style: Style = {"linestyle": "none", "marker": "o", "markersize": 0.3 * self.em}
-        style["color"] = self.look.ink
-        sizes, expected = np.arange(1, answer.batch_size_pmf.size), 100 * answer.batch_size_pmf[1:]
-        self.ax.plot(sizes, expected, zorder=4, **style)
-        self.legend(self.ax, [*self.entries, ("theory", style)])
 
 
 def label_of(rule: Rule, trigger: Trigger) -> str:

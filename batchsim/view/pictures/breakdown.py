@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 
 from batchsim._format import duration, fixed, number, unit_of
 from batchsim.view.pictures.data import GROUPS, ViewData
-from batchsim.view.pictures.view import Spot, StackedView
+from batchsim.view.pictures.view import Spot, Style, View
 from batchsim.view.scales import nice
 from batchsim.view.theme import COMPONENTS, PHASES, ComponentStyle, in_words
 
 
-class BreakdownView(StackedView):
+class BreakdownView(View):
     """The mean components of the latency, for groups of ever slower requests."""
 
     KEY, NAME, SHORT = "breakdown", "Where a request's time goes", "Where time goes"
@@ -22,33 +22,26 @@ class BreakdownView(StackedView):
     def make(self) -> None:
         name = "requests, from the fastest to the slowest (%)" if self.large else "fastest to slowest (%)"
         self.ax.set_xlabel(name, loc="center" if self.large else "left")
-        # From the bottom up: computing below, forming on top.
-        self.add_bars(self.ax, {name: style[:2] for name, style in reversed(self.PARTS.items())})
         self.limits(self.ax, x=(0, 100))
-        beside = {"xycoords": "axes fraction", "va": "center" if self.large else "baseline"}
-        self.names = {name: self.text(self.ax, **beside) for name in self.bars}
-        self.reserve(self.ax, max(map(in_words, self.names), key=len), 1, right=0.4)
-        if not self.large:  # they are at even distances, and rarely change
-            self.fixed += self.names.values()
-        self.mean = self.text(self.ax, xycoords="axes fraction", va="top", color=self.look.soft)
+        self.reserve(self.ax, max(map(in_words, self.PARTS), key=len), 1, right=0.4)
 
     def update(self, data: ViewData) -> None:
         means, edges = self._means(data)
         # The latencies of an overloaded run only tell how long it was, and would hide all others.
         before = data.other if data.other is not None and data.other.overloaded == data.overloaded else None
         other = None if before is None else (before.group_means["latency"], self._means(before)[1])
-        highest = self.show_bars(means, edges, other, data)
+        styles = {name: self.filled(*style[:2]) for name, style in reversed(self.PARTS.items())}
+        highest = self.stack(styles, means, edges, other, data)
         self.limits(self.ax, y=(0, nice((1.2 if self.large else 1.05) * highest)))
         upper = self.ax.get_ylim()[1]
         self.label(self.ax.yaxis, "mean of each twentieth" if self.large else "mean", upper)
-        if self.large:
-            self.write(self.mean, self._mean(data, *unit_of(upper)), 0, 1, right=0.3, up=-0.3)
-        self._name_parts(data, means, upper)
+        self.note("mean", self._mean(data, *unit_of(upper)), x=0, right=0.3, up=-0.3, ha="left")
+        self._name_parts(data, means, unit_of(upper)[1])
 
     def _means(self, data: ViewData) -> tuple[np.ndarray, np.ndarray]:
         """Return the means of the parts, shape (parts, groups), 0 of one that a run lacks, and the edges."""
         latency = data.group_means["latency"]
-        means = [data.group_means.get(name, np.zeros_like(latency)) for name in self.bars]
+        means = [data.group_means.get(name, np.zeros_like(latency)) for name in reversed(self.PARTS)]
         return np.array(means), np.linspace(0, 100, latency.size + 1)
 
     def followed(self, data: ViewData) -> tuple[float, float]:
@@ -56,23 +49,20 @@ class BreakdownView(StackedView):
         group = int(data.ranked.below(data.followed_ms) * groups / data.ranked.count)
         return 100 * group / groups, 100 * (group + 1) / groups
 
-    def _name_parts(self, data: ViewData, means: np.ndarray, upper: float) -> None:
+    def _name_parts(self, data: ViewData, means: np.ndarray, unit_ms: float) -> None:
         """Write the names of the components right of their last bars, with their means if it is large."""
-        named = {
-            name: row for row, name in enumerate(self.bars)
-            if data.summary["served"] and (means[row].any() or (name in COMPONENTS and data.has(name)))
-        }  # fmt: skip
-        if not self.large:
-            for name, text in self.names.items():
-                up = 0.5 + 1.25 * list(named).index(name) if name in named else 0
-                self.write(text, in_words(name) * (name in named), 1, 0, right=0.4, up=up)
-            return
-        middles, unit = np.cumsum(means[:, -1]) - means[:, -1] / 2, unit_of(upper)[1]
-        places = self.apart(self.ax, [middles[row] / upper for row in named.values()], 2.3, up=True)
-        heights = dict(zip(named, places, strict=True))
-        for name, text in self.names.items():
-            written = f"{in_words(name)}\n{self.written(data.mean_ms(name), unit)}" if name in named else ""
-            self.write(text, written, 1, heights.get(name, 0), right=0.4)
+        middles, ends = np.cumsum(means[:, -1]) - means[:, -1] / 2, {}
+        for name, each, middle in zip(reversed(self.PARTS), means, middles, strict=True):
+            if data.summary["served"] and (each.any() or (name in COMPONENTS and data.has(name))):
+                ends[name] = in_words(name), 100, middle
+        beside: Style = {"right": 0.4, "va": "center"}
+        if self.large:
+            means_ms = {name: self.written(data.mean_ms(name), unit_ms) for name in ends}
+            ends = {name: (f"{words}\n{means_ms[name]}", x, y) for name, (words, x, y) in ends.items()}
+            return self.names(ends, 2.3, across=False, **beside)
+        for row, (name, (words, *_)) in enumerate(ends.items()):  # at even distances, they rarely change
+            beside = {"xycoords": "axes fraction", "va": "baseline", "still": True}
+            self.annotate(("name", name), words, 1, 0, 0.4, 0.5 + 1.25 * row, **beside)
 
     def written(self, mean_ms: float, unit_ms: float) -> str:
         """Return the mean of a part in the axis' unit."""
@@ -93,7 +83,7 @@ class BreakdownView(StackedView):
         group = min(int(x / 100 * means.shape[1]), means.shape[1] - 1)
         parts = ", ".join(
             f"{in_words(name)} {duration(mean)}"
-            for name, mean in zip(self.bars, means[:, group], strict=True)
+            for name, mean in zip(reversed(self.PARTS), means[:, group], strict=True)
             if mean or (name in COMPONENTS and data.has(name))
         )
         step = 100 / means.shape[1]

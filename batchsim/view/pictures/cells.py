@@ -1,5 +1,6 @@
 """The cells of a grid: their rectangles, the borders between them, and the colours of their values."""
 
+from functools import cache
 from typing import Any
 
 import matplotlib
@@ -46,6 +47,7 @@ def border(within: np.ndarray) -> Path:
     return Path(np.reshape(ends, (-1, 2)), [Path.MOVETO, Path.LINETO] * len(ends)) if ends else NOWHERE
 
 
+@cache
 def on_white(width: float) -> list[AbstractPathEffect]:
     """Return the path effects of a mark on a white line: it is visible on dark cells and on bright ones."""
     solid = {"dash_offset": 0, "dash_list": None}

@@ -25,30 +25,24 @@ class CostView(View):
             ax.set(xscale="log", xlabel="batch size")
             ax.minorticks_off()
             ax.xaxis.set_major_formatter(tick)
-        self.looks = {kind: self.style("now", dashes) for kind, dashes in DASHES.items()}
-        self.lines = {kind: self.line(self.ax, 3, **look) for kind, look in self.looks.items()}
-        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
-        self.dot = diamond | {"color": self.look.now, "markeredgecolor": self.look.background}
-        self.dots = {kind: self.line(self.ax, 5, **self.dot) for kind in DASHES}
-        self.other_dots = self.line(self.ax, 4, markerfacecolor="none", **diamond)
-        self.costs = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", color=self.look.soft)
-        self.time = self.line(self.axes[-1], 3, **self.style("ink")) if len(self.axes) > 1 else None
 
     def update(self, data: ViewData) -> None:
-        found, other = costs_of(data.result), data.other and costs_of(data.other.result)
-        size, none, highest = data.summary["mean_batch_size"], np.full(found.sizes.size, np.nan), 100.0
-        of_other = []
-        for kind, line in self.lines.items():
-            each, alone = found.each.get(kind, none), found.each.get(kind, none)[0]
-            own, others = (100 * of.run.get(kind, np.nan) / alone for of in (found, other or found))
-            line.set_data(found.sizes, 100 * each / alone)
-            self.dots[kind].set_data([size], [own])
-            of_other.append(others)
-            highest = np.nanmax([highest, own, others])
-        if data.other is not None:
-            self.other_dots.set_color(self.other_style(data)["color"])
-            self.other_dots.set_data([data.other.summary["mean_batch_size"]] * len(of_other), of_other)
-        self.other_dots.set_visible(data.other is not None)
+        found, other = costs_of(data.result), None if data.other is None else costs_of(data.other.result)
+        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
+        highest = 100.0
+        for kind, each in found.each.items():
+            percents = {key: 100 * of.run.get(kind, np.nan) / each[0]
+                        for key, of in (("now", found), ("other", other)) if of is not None}  # fmt: skip
+            style = self.style("now", DASHES[kind])
+            self.plot(kind, found.sizes, 100 * each / each[0], zorder=3, label=kind, **style)
+            dot = diamond | {"color": self.look.now, "markeredgecolor": self.look.background, "zorder": 5}
+            dot["label"] = "this run, with its idle time" * (self.large and kind == [*found.each][-1])
+            self.plot((kind, "now"), [data.summary["mean_batch_size"]], [percents["now"]], **dot)
+            if data.other is not None:
+                ring = diamond | {"color": self.other_style(data)["color"], "markerfacecolor": "none"}
+                size = data.other.summary["mean_batch_size"]
+                self.plot((kind, "other"), [size], [percents["other"]], zorder=4, **ring)
+            highest = np.nanmax([highest, *percents.values()])
         last = max(int(found.sizes[-1]), 2)
         for ax in self.axes:
             self.limits(ax, x=(0.9, 1.1 * last))
@@ -57,15 +51,14 @@ class CostView(View):
                 ax.xaxis.set_major_locator(FixedLocator([1 << power for power in powers]))
         self.limits(self.ax, y=(0, nice(1.05 * float(highest))))
         self.label(self.ax.yaxis, f"per {found.unit}, alone = 100%")
-        dot = [("this run, with its idle time", self.dot)] * self.large
-        self.legend(self.ax, [*((kind, self.looks[kind]) for kind in found.each), *dot])
+        self.legend()
         words = [f"\N{BLACK DIAMOND} {kind} {found.words(kind, cost)}" for kind, cost in found.run.items()]
-        self.write(self.costs, "\n".join(words) * self.large, 1, 1, up=-0.2)
-        if self.time is not None:
-            self.time.set_data(found.sizes, found.ms)
-            self.limits(self.axes[-1], y=(0, nice(1.05 * float(np.nanmax(found.ms)))))
+        self.note("costs", "\n".join(words))
+        for ax in self.axes[1:]:
+            self.plot("time", found.sizes, found.ms, ax, zorder=3, **self.style("ink"))
+            self.limits(ax, y=(0, nice(1.05 * float(np.nanmax(found.ms)))))
             what = "batch" if found.unit == "request" else "step"
-            self.label(self.axes[-1].yaxis, f"time of a {what}", float(self.axes[-1].get_ylim()[1]))
+            self.label(ax.yaxis, f"time of a {what}", float(ax.get_ylim()[1]))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         found = costs_of(data.result)

@@ -17,6 +17,7 @@ from batchsim.scenario import Scenario
 from batchsim.view.theme import COMPONENTS, PHASES
 
 if TYPE_CHECKING:
+    from batchsim.theory import Answer
     from batchsim.theory.expected import TheoryCurve
 
 
@@ -43,7 +44,8 @@ class ViewData:
     and `tpot_ms`, and an objective for the p99 of the gaps, `itl_ms`. `before` is the data before the last
     move. `pinned` is A, the data of an earlier setting; the present one is B, and `comparison` holds the
     differences B - A in runs of the same traffic. Derived values are computed once, also for A, which stays
-    the same while B moves. `followed` is the number of the request that the film follows.
+    the same while B moves. `followed` is the number of the request that the film follows. A still picture has
+    the intervals of percentiles, and `answer`, what theory expects.
     """
 
     result: Result
@@ -58,6 +60,8 @@ class ViewData:
     tpot_ms: float | None = None
     itl_ms: float | None = None
     followed: int | None = None
+    answer: "Answer | None" = None
+    is_still: bool = False
 
     @kept
     def summary(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.colors import Colormap, LogNorm, Normalize
 from batchsim._format import counted, duration, number, percent, rate, tick_in, typed, typed_duration, unit_of
 from batchsim.scenario import Continuous, Rule
 from batchsim.study.kinds import GOODPUT, TTFT_P99
-from batchsim.view.pictures.cells import COLOURS, GREENS, NOWHERE, border, ends, on_white, squares
+from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white, squares
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Spot, Style, Ticks, View
 from batchsim.view.scales import FINE, TWO_DIGITS, log_ticks, nice, nice_span
@@ -136,33 +137,13 @@ class HeatMapView(View):
         return name if lacks else f"{MEASURES[data.surface.metric].words} {of}{name[0].lower()}{name[1:]}"
 
     def make(self) -> None:
-        theme, width, ax = self.look, self.line_pt / 1.4, self.ax
+        ax = self.ax
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         ax.tick_params(length=0)
         # As colours before they are enlarged, which is fast.
         cells: Style = {"origin": "lower", "aspect": "auto", "interpolation_stage": "rgba", "zorder": 1}
-        self.image = ax.imshow(np.zeros((1, 1)), interpolation="nearest", **cells)
-        # Cells without a number, by the reason: hatches are light, as colour alone cannot tell them apart.
-        hatched: Style = {"facecolor": theme.background, "edgecolor": theme.ghost, "linewidth": 0}
-        styles = {OVERLOADED: hatched | {"facecolor": theme.faint}, REFUSED: hatched | {"hatch": "xx"}}
-        styles[LOSING] = hatched | {"hatch": ".."}
-        self.cells = {name: self.areas(ax, 2, **style) for name, style in styles.items()}
-        self.reasons = {name: self.text(ax, ha="center", va="center", color=theme.soft) for name in styles}
-        line: Style = {"facecolor": "none", "edgecolor": BLACK}
-        edge = line | {"linewidth": 1.4 * width, "capstyle": "projecting"}
-        self.border = self.areas(ax, 3, **edge, path_effects=on_white(3.0 * width))
-        frame = line | {"linewidth": 0.8 * width, "linestyle": (0, (2, 1.5))}
-        self.ties = self.areas(ax, 4, **frame, path_effects=on_white(0.8 * width))
-        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
-        ring["path_effects"] = on_white(2.6 * width)
-        self.other = self.line(ax, 5, marker="s", markersize=6.5 * width, color=theme.before, **ring)
-        self.now = self.line(ax, 6, marker="o", markersize=5.5 * width, color=BLACK, **ring)
-        star: Style = {"linestyle": "none", "marker": "*", "color": ORANGE, "markeredgecolor": BLACK}
-        self.star = self.line(ax, 5, markersize=8 * width, markeredgewidth=0.6 * width, **star)
-        halo: Style = {"facecolor": "white", "alpha": 0.75, "pad": 0.6, "linewidth": 0}
-        look: Style = {"va": "center", "color": BLACK, "bbox": halo}
-        self.marks = {mark: self.text(ax, **look) for mark in ("now", "other", "best")}
+        self.image = self.put("image", partial(ax.imshow, np.zeros((1, 1)), interpolation="nearest", **cells))
         self.bar: Axes | None = None
         if self.large:
             self.bar = ax.inset_axes((1.015, 0, 0.025, 1))
@@ -171,35 +152,39 @@ class HeatMapView(View):
 
     def update(self, data: ViewData) -> None:
         surface = data.surface
-        measure = MEASURES[surface.metric]
-        refused, values = surface.refused, values_of(surface)
+        measure, refused, values = MEASURES[surface.metric], surface.refused, values_of(surface)
         rows, columns = refused.shape
         (norm, colour_map), limit_ms = measure.colours(values, data), measure.limit_ms(data)
         if self.changed("colours", (measure.words, norm.vmin, norm.vmax, limit_ms)):
             self.image.set(norm=norm, cmap=colour_map)
             if self.bar is not None:
                 self._mark_bar(self.bar, measure, norm, limit_ms)
-        self.image.set_data(np.ma.masked_invalid(values))
+        self.put("image", lambda: self.image).set_data(np.ma.masked_invalid(values))
         if self.changed("extent", (rows, columns)):
             self.image.set_extent((0, columns, 0, rows))
-        reasons = {OVERLOADED: surface.overloaded & ~refused, REFUSED: refused, LOSING: np.isinf(values)}
-        for name, cells in reasons.items():
-            self.fill(self.cells[name], squares(cells))
-            if self.large and self.changed(name, cells.tobytes()):
-                row, column = np.argwhere(cells).mean(axis=0) if cells.any() else (0, 0)
-                room = cells.mean() > ROOM and cells[int(row), int(column)]
-                self.write(self.reasons[name], name * bool(room), column + 0.5, row + 0.5)
-        self.border.set_path(border(measure.within(data)))
+        # Cells without a number, by the reason: hatches are light, as colour alone cannot tell them apart.
+        hatched: Style = {"facecolor": self.look.background, "edgecolor": self.look.ghost, "linewidth": 0}
+        reasons = {
+            OVERLOADED: (surface.overloaded & ~refused, {"facecolor": self.look.faint}),
+            REFUSED: (refused, {"hatch": "xx"}), LOSING: (np.isinf(values), {"hatch": ".."}),
+        }  # fmt: skip
+        for name, (cells, style) in reasons.items():
+            self.area(name, squares(cells), **hatched | style | {"zorder": 2})
+            if self.large and cells.mean() > ROOM:
+                row, column = np.argwhere(cells).mean(axis=0)
+                room = cells[int(row), int(column)]
+                middle: Style = {"ha": "center", "va": "center", "color": self.look.soft}
+                self.annotate(("name", name), name * bool(room), column + 0.5, row + 0.5, **middle)
         best, ties = surface.best(limit_ms), surface.ties(limit_ms)
-        tied = ties if ties.sum() > 1 else np.zeros_like(ties)
-        self.fill(self.ties, squares(tied, INSET) if self.large else NOWHERE)
-        at: dict[str, Any] = {"best": None if best is None else (best[1] + 0.5, best[0] + 0.5)}
-        for mark, each in (("now", data), ("other", data.other)):
-            at[mark] = None if each is None else position(surface, each.result.scenario.rule)
-        for line, mark in ((self.star, "best"), (self.now, "now"), (self.other, "other")):
-            line.set_data(*([], []) if (x := at[mark]) is None else ([x[0]], [x[1]]))
-        self._name_marks(data, at, columns)
-        self._scale(surface, rows, columns, f", dashed: {measure.tie}" * bool(self.large and tied.any()))
+        tied = bool(ties.sum() > 1)
+        width, line = self.line_pt / 1.4, Style(facecolor="none", edgecolor=BLACK)
+        edge = line | {"linewidth": 1.4 * width, "capstyle": "projecting", "zorder": 3}
+        self.area("border", border(measure.within(data)), path_effects=on_white(3.0 * width), **edge)
+        if self.large and tied:
+            frame = line | {"linewidth": 0.8 * width, "linestyle": (0, (2, 1.5)), "zorder": 4}
+            self.area("ties", squares(ties, INSET), path_effects=on_white(0.8 * width), **frame)
+        self._mark(data, best, columns)
+        self._scale(surface, rows, columns, f", dashed: {measure.tie}" * (self.large and tied))
 
     def _mark_bar(self, bar: Axes, measure: P99, norm: Normalize, limit_ms: float | None) -> None:
         """Give the bar of the colours its ticks and its unit."""
@@ -216,23 +201,43 @@ class HeatMapView(View):
         bar.minorticks_off()
         bar.yaxis.set_major_formatter(tick_in(size))
 
-    def _name_marks(self, data: ViewData, at: dict[str, Any], columns: int) -> None:
-        """Name the marks, right or left of each; not where another one is as near."""
-        pinned = data.pinned is not None
-        names = {"now": "B" if pinned else "now", "best": "best", "other": "A" if pinned else ""}
+    def _mark(self, data: ViewData, best: tuple[int, int] | None, columns: int) -> None:
+        """Mark settings; name the marks, right or left of each, but not where another one is as near."""
+        width, pinned = self.line_pt / 1.4, data.pinned is not None
+        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
+        ring["path_effects"] = on_white(2.6 * width)
+        now = ring | {"marker": "o", "markersize": 5.5 * width, "color": BLACK, "zorder": 6}
+        other = ring | {"marker": "s", "markersize": 6.5 * width, "color": self.look.before, "zorder": 5}
+        star: Style = {
+            "linestyle": "none",
+            "marker": "*",
+            "markersize": 8 * width,
+            "color": ORANGE,
+            "zorder": 5,
+        }
+        star |= {"markeredgecolor": BLACK, "markeredgewidth": 0.6 * width}
+        at = position(data.surface, data.result.scenario.rule)
+        of_other = None if data.other is None else position(data.surface, data.other.result.scenario.rule)
+        marks = {
+            "now": (at, "B" if pinned else "now", now), "other": (of_other, "A" * pinned, other),
+            "best": (best and (best[1] + 0.5, best[0] + 0.5), "best", star),
+        }  # fmt: skip
         taken: list[tuple[float, float]] = []
-        for mark, text in self.marks.items():
-            place = at[mark]
-            free = place is not None and all(
-                abs(place[0] - x) > 0.3 * columns or abs(place[1] - y) > 1 for x, y in taken
-            )
-            if not free or not names[mark]:
-                self.write(text, "", 0, 0)
+        for mark, (place, name, look) in marks.items():
+            if place is None:
                 continue
-            taken.append(place)
-            left = place[0] > 0.7 * columns
-            text.set_horizontalalignment("right" if left else "left")
-            self.write(text, names[mark], place[0], place[1], right=-0.7 if left else 0.7)
+            self.plot(mark, [place[0]], [place[1]], **look)
+            if name and all(abs(place[0] - x) > 0.3 * columns or abs(place[1] - y) > 1 for x, y in taken):
+                taken.append(place)
+                left = place[0] > 0.7 * columns
+                halo: Style = self.halo | {"facecolor": "white", "alpha": 0.75}
+                beside: Style = {
+                    "ha": "right" if left else "left",
+                    "va": "center",
+                    "bbox": halo,
+                    "color": BLACK,
+                }
+                self.annotate(("name", mark), name, *place, -0.7 if left else 0.7, **beside)
 
     def _scale(self, surface: Any, rows: int, columns: int, note: str) -> None:
         if self.changed("grid", (surface.x, surface.y, surface.x_values, surface.y_values, note)):

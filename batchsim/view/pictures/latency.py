@@ -1,17 +1,16 @@
 """How long requests take: the distribution of latency, or the queue that grows without end."""
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from batchsim._format import MINUS, duration, fixed, number, percent, signed, typed, typed_duration, unit_of
 from batchsim.result.comparison import Comparison, Difference
 from batchsim.result.distributions import POINTS, queue_length
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, View, span
+from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
 
 if TYPE_CHECKING:
@@ -29,38 +28,15 @@ class GrowingView(View):
     UNSTEADY: ClassVar[str]  # what has no steady state
     RANK = 0
 
-    def add_queue(self) -> None:
-        """Add the artists of the queue to the view's axes."""
-        self.queue = self.line(self.ax, 3, **self.now_style)
-        self.other_queue = self.line(self.ax, 2.5)
-        self.growth = self.line(self.ax, 3, **self.style("soft", "-.", 0.7))
-        # In a small picture, a line or a curve passes behind it.
-        box = {"facecolor": self.look.background, "alpha": 0.8, "linewidth": 0, "pad": 1}
-        look = {"color": self.look.soft, "bbox": box}
-        self.note = self.text(self.ax, xycoords="axes fraction", ha="right", va="top", **look)
-
     def title(self, data: ViewData) -> str:
         if data.overloaded:
             return OVERLOADED if self.large else "Requests waiting"
         return super().title(data)
 
     def update(self, data: ViewData) -> None:
-        grows = data.overloaded
         # Another setting is drawn only if it, too, shows durations, or a growing queue.
-        other = data.other if data.other is not None and data.other.overloaded == grows else None
-        missing = [*self.missing(data, other), *[self.other_queue] * (other is None)]
-        for artist in self.moving:
-            if artist not in (self.note, self.frame, self.lack):
-                of_queue = artist in (self.queue, self.growth, self.other_queue)
-                artist.set_visible(of_queue == grows and artist not in missing)
-        if grows:
-            self._show_queue(data, other)
-        else:
-            self.show_times(data, other)
-
-    def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
-        """Return the artists of durations for which this data has no numbers."""
-        raise NotImplementedError
+        other = data.other if data.other is not None and data.other.overloaded == data.overloaded else None
+        (self._show_queue if data.overloaded else self.show_times)(data, other)
 
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
         """Draw the durations, and those of another setting."""
@@ -71,26 +47,21 @@ class GrowingView(View):
         result = data.result
         arriving = result.scenario.workload.offered_per_s  # type: ignore[union-attr]
         per_s, end_s = float(arriving) - result.scenario.full_batches_per_s, float(result.arrival_s[-1])
-        self.growth.set_data([0, end_s], [0, per_s * end_s])
+        self.plot("growth", [0, end_s], [0, per_s * end_s], zorder=3, **self.style("soft", "-.", 0.7))
         highest, right_s = per_s * end_s, 0.0
-        if other is not None:
-            self.other_queue.set(**self.other_style(data))
-        for line, each in ((self.queue, data), (self.other_queue, other)):
+        looks = {
+            "queue": self.now_style | {"zorder": 3},
+            "other queue": self.other_style(data) | {"zorder": 2.5},
+        }
+        for (key, look), each in zip(looks.items(), (data, other), strict=True):
             if each is not None:
                 waiting, end_s = queue_length(each.result)
-                line.set_data(np.linspace(0, end_s, POINTS), waiting)
+                self.plot(key, np.linspace(0, end_s, POINTS), waiting, **look)
                 highest, right_s = max(highest, float(waiting.max())), max(right_s, nice(end_s))
         self.limits(self.ax, "queue", x=(0, right_s), y=(0, nice(HEADROOM * highest)))
         self.label(self.ax.xaxis, "time (s)")
         self.label(self.ax.yaxis, "requests waiting")
-        growth = f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second"
-        self.write(self.note, growth * self.large, 1, 1, up=-0.3)
-
-    def show_percent(self, label: str) -> None:
-        """Label the vertical axis with percentages."""
-        if self.changed((self.ax.yaxis, "label"), label):
-            self.ax.yaxis.set_major_formatter("{x:g}%")
-            self.ax.yaxis.set_label_text(label)  # `set_ylabel` would centre it
+        self.note("growth name", f"+{fixed(per_s) if per_s < 10 else f'{per_s:,.0f}'} every second", up=-0.3)
 
     def spot_of_queue(self, at_s: float, data: ViewData) -> Spot | None:
         """Return the number of waiting requests at a time."""
@@ -159,74 +130,74 @@ class LatencyView(GrowingView):
     COMPARED: ClassVar = {"p99_ms": ("p99", " ms"), "throughput_per_s": ("throughput", "/s")}
     UNSTEADY = "latency"
 
-    def make(self) -> None:
-        theme, ax = self.look, self.ax
-        self.late = span(ax, color=theme.objective, alpha=0.1, lw=0)
-        self.bars = ax.stairs([0], [0, 1], fill=True, color=theme.now, linewidth=0, zorder=2)
-        self.other_fill = ax.stairs([0], [0, 1], fill=True, color=theme.before, alpha=0.35, zorder=1.8, lw=0)
-        self.other_bars = ax.stairs([0], [0, 1], zorder=3)
-        top = ABOVE if self.large else 1.0
-        self.objective = ax.axvline(0, ymax=top, zorder=2.5, **self.style("objective", width=0.8))
-        self.lines = {
-            q: ax.axvline(0, ymax=top, zorder=4, **self.style("ink", dashes, 0.65))
-            for q, dashes in PERCENTILES.items()
-        }
-        names = {"ha": "center", "va": "top", "xycoords": ax.get_xaxis_transform()}
-        self.names = [self.text(ax, **names) for _ in (*PERCENTILES, "objective")]
-        self.names[-1].set_color(theme.objective)
-        self.slower = self.text(ax, xycoords="axes fraction", ha="right", va="bottom")
-        self.add_queue()
-
-    def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
-        missing: list[Artist] = [self.late, self.objective] * (data.objective_ms is None)
-        missing += [self.other_bars, self.other_fill] * (other is None)
-        return missing + [self.other_fill] * (data.pinned is not None)
-
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
-        values = {q: data.result.percentile(q) for q in PERCENTILES}
-        objective_ms = data.objective_ms
+        look, ax, objective_ms = self.look, self.ax, data.objective_ms
+        values = {f"p{q}": data.result.percentile(q) for q in PERCENTILES}
         right_ms = max(upper_ms(each) for each in (data, other) if each is not None)
         if objective_ms is not None and objective_ms <= NEAR * right_ms:
             right_ms = max(right_ms, nice(1.05 * objective_ms))
-        self.limits(self.ax, "latency", x=(0, right_ms))
-        right_ms = float(self.ax.get_xlim()[1])  # limits only grow until a release
+        self.limits(ax, "latency", x=(0, right_ms))
+        right_ms = float(ax.get_xlim()[1])  # limits only grow until a release
         edges = np.linspace(0, right_ms, BINS + 1)
-        highest = 0.0
-        for bars, each in ((self.bars, data), (self.other_bars, other)):
-            if each is not None:
-                share = each.ranked.shares(edges)
-                bars.set_data(share, edges)
-                highest = max(highest, float(share.max()))
+        share = data.ranked.shares(edges)
+        fill: Style = {"edgecolor": "none", "linewidth": 0}
+        self.stairs("bars", share, edges, 0, facecolor=look.now, zorder=2, **fill)
         if other is not None:
-            self.other_fill.set_data(*self.other_bars.get_data()[:2])
-            self.other_bars.set(**self.other_style(data))
-        for q, line in self.lines.items():
-            line.set_xdata([values[q]] * 2)
+            before = other.ranked.shares(edges)
+            if data.pinned is None:
+                self.stairs("before", before, edges, 0, facecolor=look.before, alpha=0.35, zorder=1.8, **fill)
+            self.stairs("other", before, edges, 0, fill=False, zorder=3, **self.other_style(data))
+            share = np.maximum(share, before)
+        if data.answer is not None:
+            share = np.maximum(share, self._show_theory(data.answer, edges))
+        top = ABOVE if self.large else 1.0
+        upright: Style = {"transform": ax.get_xaxis_transform()}
+        for (name, ms), dashes in zip(values.items(), PERCENTILES.values(), strict=True):
+            self.plot(name, [ms] * 2, [0, top], zorder=4, **self.style("ink", dashes, 0.65), **upright)
         if objective_ms is not None:
-            self.objective.set_xdata([objective_ms] * 2)
-            self.late.set_bounds(objective_ms, 0, max(right_ms - objective_ms, 0), 1)
-        self.label(self.ax.xaxis, "latency", right_ms)
-        self.show_percent("requests")
+            style = self.style("objective", width=0.8) | upright
+            self.plot("objective", [objective_ms] * 2, [0, top], zorder=2.5, **style)
+            late: Style = {"color": look.objective, "alpha": 0.1, "linewidth": 0, "zorder": 1}
+            self.span("late", objective_ms, max(right_ms, objective_ms), **late)
+        if data.is_still:  # no interval of a short run
+            intervals = data.result.intervals([f"{name}_ms" for name in values])
+            for name, (low, high) in intervals.items():
+                if low < high:
+                    band: Style = {"color": look.ink, "alpha": 0.18, "linewidth": 0, "zorder": 3.5}
+                    self.span(name, low, high, **band)
+        self.label(ax.xaxis, "latency", right_ms)
+        self.label(ax.yaxis, "requests", form="{x:g}%")
+        highest = float(share.max())
         room = 1.15 if self.large else 1.0  # for the names
-        self.limits(self.ax, "latency", y=(0, nice(HEADROOM * room * highest) if highest else 10.0))
+        self.limits(ax, "latency", y=(0, nice(HEADROOM * room * highest) if highest else 10.0))
         if self.large:
             self._name_lines(data, values, right_ms)
 
-    def _name_lines(self, data: ViewData, values: dict[int, float], right_ms: float) -> None:
+    def _show_theory(self, answer: "Answer", edges: np.ndarray) -> Any:
+        """Draw the distribution that theory expects, or its mean if that is all it gives; return its bars."""
+        style, below = self.style("ink", "-.", 0.7) | {"zorder": 5}, answer.below(edges)
+        if below is None:
+            upright = self.ax.get_xaxis_transform()
+            self.plot("theory", [answer.mean_latency_ms] * 2, [0, 1], transform=upright, **style)
+            return 0.0
+        share = 100 * np.diff(np.append(below[:-1], 1.0))  # as in the run, the last bar contains the tail
+        self.stairs("expected", share, edges, 0, fill=False, **style)
+        return share
+
+    def _name_lines(self, data: ViewData, values: dict[str, float], right_ms: float) -> None:
         """Name the lines above them; beside them where they are too near each other."""
-        unit = unit_of(right_ms)[1]
-        marks = {f"p{q} {fixed(value / unit)}": value for q, value in values.items()}
+        unit, upright = unit_of(right_ms)[1], self.ax.get_xaxis_transform()
+        marks = {name: (f"{name} {fixed(ms / unit)}", ms, 1.0) for name, ms in values.items()}
         if data.objective_ms is not None:
-            marks[f"objective {typed(data.objective_ms / unit)}"] = data.objective_ms
-        shown = [words for words, ms in marks.items() if ms <= right_ms]
-        places = self.apart(self.ax, [marks[words] / right_ms for words in shown], 6.6)
-        where = dict(zip(shown, places, strict=True))
-        for text, words in zip(self.names, [*marks, ""], strict=False):
-            self.write(text, words * (words in where), where.get(words, 0) * right_ms, 1)
+            marks["objective"] = f"objective {typed(data.objective_ms / unit)}", data.objective_ms, 1.0
+        shown = {name: mark for name, mark in marks.items() if mark[1] <= right_ms}
+        above: Style = {"ha": "center", "va": "top", "xycoords": upright}
+        self.names(shown, 6.6, across=True, colours={"objective": self.look.objective}, **above)
         beyond = 100 * (1 - data.ranked.below(right_ms) / data.ranked.count) if data.ranked.count else 0.0
-        slower = f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}" if beyond >= 0.005 else ""
-        self.write(self.slower, slower, 1, 0, up=0.4)
-        self.write(self.note, self._note(data), 1, 0.82)
+        slower = f"{beyond:.2g}% slower \N{RIGHTWARDS ARROW}" * (beyond >= 0.005)
+        at: Style = {"xycoords": "axes fraction", "ha": "right"}
+        self.annotate("slower", slower, 1, 0, up=0.4, va="bottom", **at)
+        self.note("note", self._note(data), y=0.82, up=0, bbox=self.halo)
 
     def followed(self, data: ViewData) -> tuple[float, float] | None:
         at_ms = min(data.followed_ms, float(self.ax.get_xlim()[1]))
@@ -277,27 +248,6 @@ class LatencyView(GrowingView):
         p50, p99, mean = (number(a[key]) for key in ("p50_ms", "p99_ms", "mean_latency_ms"))
         batches = f"batches of {number(a['mean_batch_size'])} requests on average"
         return [f"A has p50 {p50} ms, p99 {p99} ms, mean {mean} ms, and {batches}.", *sentences]
-
-    def show_intervals(self, data: ViewData) -> None:
-        """Draw the interval of each percentile as a band, if there is one."""
-        intervals = {} if data.overloaded else data.result.intervals([f"p{q}_ms" for q in PERCENTILES])
-        for low, high in intervals.values():
-            if low < high:
-                self.ax.axvspan(low, high, ymax=ABOVE, color=self.look.ink, alpha=0.18, lw=0, zorder=3.5)
-
-    def show_theory(self, answer: "Answer", data: ViewData) -> None:
-        """Draw the distribution that theory expects, or its mean if that is all it gives."""
-        if data.overloaded:
-            return
-        style = self.style("ink", "-.", 0.7)
-        edges = np.asarray(self.bars.get_data()[1])
-        below = answer.below(edges)
-        if below is None:
-            self.ax.axvline(answer.mean_latency_ms, zorder=5, **style)
-        else:
-            share = 100 * np.diff(np.append(below[:-1], 1.0))  # as in the run, the last bar contains the tail
-            self.ax.stairs(share, edges, zorder=5, **style)
-            self.limits(self.ax, "latency", y=(0, nice(HEADROOM * float(share.max()))))
 
 
 def upper_ms(data: ViewData) -> float:

@@ -5,6 +5,7 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -112,13 +113,15 @@ class LivePicture:
                 axes = self._axes(self.parts[key], view, key == self.large)
                 beside = len({ax.get_position().x0 for ax in axes})
                 view.legend_px = self.parts[key].bbox.width / beside - 5 * self.em * self.ratio
+                view.is_animated = True
                 view.draw(axes, data, large=key == self.large)
                 lift_labels(view)
                 keep_room(view)
-                for artist in view.moving:
-                    artist.set_animated(True)
             self._lay_out(data)
-        self.moving = [artist for view in self.views.values() for artist in view.moving]
+
+    @property
+    def moving(self) -> list[Artist]:
+        return [artist for view in self.views.values() for artist in view.moving]
 
     def _lay_out(self, data: ViewData) -> None:
         """Place the axes, and then what depends on their sizes: columns of legends, and distances."""

@@ -1,18 +1,16 @@
 """Latency, throughput, TTFT and TPOT against the load, with the present setting on the curves."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from batchsim._format import counted, duration, number, percent, typed_duration
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View, span
+from batchsim.view.pictures.view import DASHED, DOTTED, Spot, Style, Ticks, View
 from batchsim.view.scales import COARSE, FINE, log_ticks, nice, nice_span
 
 LABELS = {"rate_per_s": "arrival rate (per s)", "clients": "clients"}
@@ -54,142 +52,115 @@ class LoadPanels(View):
     ENDS: ClassVar[dict[str, str]]  # columns of the curve whose ends are described, by their names
 
     def make(self) -> None:
-        self.panels = self.CURVES[: len(self.axes)] if self.large else (self.SMALL,)
-        for ax in self.axes[:-1]:
-            ax.tick_params(labelbottom=False)
-        for panel, ax in zip(self.panels, self.axes, strict=True):
+        panels = self.CURVES if self.large else (self.SMALL,)
+        self.panels = dict(zip(self.axes, panels, strict=False))
+        self.drawn = [curve for panel in self.panels.values() for curve in panel.curves]
+        for ax, panel in self.panels.items():
             if panel.objective:
-                ax.set_yscale("log")
+                ax.set(yscale="log", ylim=(1, 100))
                 ax.minorticks_off()
             else:
                 ax.set_ylabel(panel.label)
                 ax.yaxis.set_major_locator(Ticks(3))
-        dots: Style = {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {}
-        self.drawn = [curve for panel in self.panels for curve in panel.curves]
-        axes = [ax for panel, ax in zip(self.panels, self.axes, strict=True) for _ in panel.curves]
-        self.styles = [self.style("now", *curve.look) | dots for curve in self.drawn]
-        self.curves = [self.line(ax, 3, **each) for ax, each in zip(axes, self.styles, strict=True)]
-        self.theory = self.line(self.ax, 3.5, **self.style("ink", ":", 0.65))
-        of_durations = [ax for panel, ax in zip(self.panels, self.axes, strict=True) if panel.objective]
-        objective = self.style("objective", width=0.8)
-        self.objective_lines = [ax.axhline(1, zorder=2.2, **objective) for ax in of_durations]
-        self.other_curves = [self.line(ax, 2.5, **self.now_style) for ax in axes]
-        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
-        self.other_points = [self.line(ax, 4, **diamond, markerfacecolor="none") for ax in axes]
-        now = diamond | {"color": self.look.now, "markeredgecolor": self.look.background}
-        self.points = [self.line(ax, 5, **now) for ax in axes]
-        # An area across the whole height is independent of the scale: a logarithmic one has no 0.
-        self.beyond = [span(ax, color=self.look.ink, alpha=0.08, lw=0) for ax in self.axes]
-        end: Style = {"xycoords": ("data", "axes fraction"), "va": "center"}
-        self.names = [self.text(ax, color=self.look.now, **end) for ax in axes]
-        self.theory_name = self.text(self.ax, **end)
-        self.saturated = self.text(
-            self.ax, xycoords=self.ax.get_xaxis_transform(), ha="right", va="center", rotation=90,
-            color=self.look.soft,
-        )  # fmt: skip
-        right = {"ha": "left", "va": "bottom", "color": self.look.objective}
-        names = (self.text(ax, xycoords=ax.get_yaxis_transform(), **right) for ax in of_durations)
-        self.objective_names = [*names]
-        self.fixed += [self.saturated, *self.objective_names]
+        for ax in self.axes[:-1]:
+            ax.tick_params(labelbottom=False)
 
     def update(self, data: ViewData) -> None:
-        curve, theory, other = data.curve, data.theory, data.other
+        curve, other, last = data.curve, data.other, float(data.curve.x_values[-1])
         if other is not None and getattr(other.curve, "x", None) != curve.x:
             other = None
-        x, last = load_of(data.result), float(curve.x_values[-1])
-        heights = self._show(data, self.curves, self.points)
-        for artist in (*self.other_curves, *self.other_points):
-            artist.set_visible(other is not None)
         if other is not None:
-            style = self.other_style(data)
-            for line, point in zip(self.other_curves, self.other_points, strict=True):
-                line.set(**style)
-                point.set_color(style["color"])
             last = max(last, float(other.curve.x_values[-1]))
-            of_other = self._show(other, self.other_curves, self.other_points)
-            heights = [np.concatenate(both) for both in zip(heights, of_other, strict=True)]
-        at = np.isfinite(theory.mean_ms) if theory is not None else np.zeros(0)  # theory may lack some rates
-        self.theory.set_visible(self.large and bool(at.any()))
-        if theory is not None:
-            self.theory.set_data(theory.rate_per_s[at], theory.mean_ms[at])
-        self._scale(curve.x, nice(max(1.03 * x, last)), heights)
-        right = float(self.ax.get_xlim()[1])  # limits only grow until a release
-        beyond = curve.saturation < right
-        for area in self.beyond:
-            area.set_visible(beyond)
-            area.set_bounds(curve.saturation, 0, right - curve.saturation, 1)
+        right = nice(max(1.03 * load_of(data.result), last))
+        for ax, panel in self.panels.items():
+            ends: dict[Any, tuple[str, float, float]] = {}
+            heights = [self._draw(ax, each, data) for each in panel.curves]
+            if other is not None:
+                heights += [self._draw(ax, each, other, self.other_style(data)) for each in panel.curves]
+            self._scale(ax, panel, curve.x, right, np.concatenate(heights))
+            right = float(ax.get_xlim()[1])  # limits only grow until a release
+            if curve.saturation < right:  # an area across the whole height suits any scale
+                beyond: Style = {"color": self.look.ink, "alpha": 0.08, "linewidth": 0, "zorder": 1}
+                self.span(("beyond", ax), curve.saturation, right, ax, **beyond)
+            if panel.objective:
+                self._show_objective(ax, panel, getattr(data, panel.objective))
+            if self.large:
+                lines = {
+                    each.name: (curve.x_values, ms) for each, ms in zip(panel.curves, heights, strict=False)
+                }
+                lines |= self._show_theory(data) if ax is self.ax else {}
+                for name, (xs, ys) in lines.items():
+                    ys = ys[: len(xs)]  # without the present setting's own
+                    for at in np.flatnonzero(np.isfinite(ys) & (ys > 0) & (xs <= right))[-1:] if name else ():
+                        ends[ax, name] = name, float(xs[at]), float(ys[at])
+                colours = {end: self.look.now for end in ends if end[1] != "theory"}
+                self.names(ends, 1.2, across=False, ax=ax, right=0.5, va="center", colours=colours)
+        self.label(self.axes[-1].xaxis, LABELS[curve.x])
         wide_px = (right - curve.saturation) / right * self.ax.bbox.width
-        room = bool(wide_px > 6 * self.em_px)  # for the names of the curves, too
-        self.write(self.saturated, "overloaded" * (self.large and room), right, 0.22, right=-0.3)
-        roomy = self.large and self.ax.bbox.width > 34 * self.em_px
-        limits = [panel.objective for panel in self.panels if panel.objective]
-        for line, text, name in zip(self.objective_lines, self.objective_names, limits, strict=True):
-            limit_ms: float | None = getattr(data, name)
-            line.set_ydata([limit_ms or np.nan] * 2)
-            low, high = line.axes.get_ylim()  # type: ignore[union-attr]
-            inside = roomy and limit_ms is not None and low < limit_ms < high
-            words = f"objective {typed_duration(limit_ms or 1)}" * bool(inside)
-            at_top = bool(inside and (limit_ms or 1) ** 5 > low * high**4)  # in the upper fifth
-            self.write(text, words, 0, limit_ms or 1, right=0.3, up=-1.35 if at_top else 0.15)
-        if self.large:
-            self._name_curves(right)
+        if wide_px > 6 * self.em_px:  # for the names of the curves, too
+            upright: Style = {"xycoords": self.ax.get_xaxis_transform(), "rotation": 90, "still": True}
+            self.note("overloaded", "overloaded", right, 0.22, right=-0.3, up=0, va="center", **upright)
+        if not self.large:
+            self.legend()
+
+    def _draw(self, ax: Axes, drawn: Curve, data: ViewData, other: Style | None = None) -> np.ndarray:
+        """Draw a curve and the setting's point on it; return the heights, that of the point as the last."""
+        kind, curve = "now" if other is None else "other", data.curve  # of requests, or of tokens
+        metric = "mean_latency_ms" if drawn.column == "mean_ms" else drawn.column
+        heights, height = getattr(curve, drawn.column), float(data.summary[metric])
+        if drawn.column.endswith("_ms"):
+            heights = np.where(curve.overloaded, np.nan, heights)
+            height = math.nan if data.overloaded else height
+        point: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
+        if other is None:
+            dots: Style = (
+                {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {"label": drawn.name}
+            )
+            look, zorder = self.style("now", *drawn.look) | dots, 3.0
+            point |= {"color": self.look.now, "markeredgecolor": self.look.background, "zorder": 5}
         else:
-            names = (curve.name for curve in self.drawn)
-            self.legend(self.ax, [*zip(names, self.styles, strict=True)])
+            look, zorder = other, 2.5
+            point |= {"color": other["color"], "markerfacecolor": "none", "zorder": 4}
+        self.plot((kind, drawn.column), curve.x_values, heights, ax, **look | {"zorder": zorder})
+        self.plot((f"{kind} point", drawn.column), [load_of(data.result)], [height], ax, **point)
+        return np.append(heights, height)
 
-    def _show(self, data: ViewData, lines: list[Line2D], points: list[Line2D]) -> list[np.ndarray]:
-        """Draw the curves and the setting's point on each; return the heights of each curve."""
-        curve: Any = data.curve  # of requests, or of tokens
-        shown = []
-        for drawn, line, point in zip(self.drawn, lines, points, strict=True):
-            key = "mean_latency_ms" if drawn.column == "mean_ms" else drawn.column
-            column, height = getattr(curve, drawn.column), float(data.summary[key])
-            if drawn.column.endswith("_ms"):
-                column = np.where(curve.overloaded, np.nan, column)
-                height = math.nan if data.overloaded else height
-            line.set_data(curve.x_values, column)
-            point.set_data([load_of(data.result)], [height])
-            shown.append(np.append(column, height))
-        return shown
+    def _show_theory(self, data: ViewData) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Draw the mean that theory expects, where it expects one; return the line by its name."""
+        if data.theory is None:
+            return {}
+        there = np.isfinite(data.theory.mean_ms)  # theory may lack some rates
+        line = np.asarray(data.theory.rate_per_s)[there], np.asarray(data.theory.mean_ms)[there]
+        self.plot("theory", *line, zorder=3.5, **self.style("ink", ":", 0.65))
+        return {"theory": line} if there.any() else {}
 
-    def _scale(self, x: str, right: float, heights: Sequence[np.ndarray]) -> None:
-        heights = list(heights)
-        for panel, ax in zip(self.panels, self.axes, strict=True):
-            every = np.concatenate([heights.pop(0) for _ in panel.curves])
-            if not panel.objective:
-                self.limits(ax, x, x=(0, right), y=(0, nice(1.08 * float(np.nanmax(every)))))
-                continue
-            positive = every[np.isfinite(every) & (every > 0)]
-            low, high = (float(of(positive)) for of in (np.min, np.max)) if positive.size else (1.0, 100.0)
-            steps = FINE if high < 10 * low else COARSE
-            self.limits(ax, x, x=(0, right), y=nice_span(low, high, steps))
-            low, high = ax.get_ylim()
-            if self.changed(panel.label, (low, high, steps)):
-                log_ticks(ax.yaxis, low, high, 6 if self.large and len(self.panels) < 3 else 4, steps)
-            self.label(ax.yaxis, panel.label, high)
-        self.label(self.axes[-1].xaxis, LABELS[x])
+    def _show_objective(self, ax: Axes, panel: Panel, limit_ms: float | None) -> None:
+        """Draw an objective, named where there is room."""
+        if limit_ms is None:
+            return
+        across, (low, high) = ax.get_yaxis_transform(), ax.get_ylim()
+        style = self.style("objective", width=0.8) | {"transform": across, "zorder": 2.2}
+        self.plot(panel.objective, [0, 1], [limit_ms] * 2, ax, **style)
+        if self.ax.bbox.width > 34 * self.em_px and low < limit_ms < high:
+            at_top = limit_ms**5 > low * high**4  # in the upper fifth
+            name: Style = {"color": self.look.objective, "ha": "left", "va": "bottom", "xycoords": across}
+            words, up = f"objective {typed_duration(limit_ms)}", -1.35 if at_top else 0.15
+            self.note(
+                ("name", panel.objective), words, 0, limit_ms, right=0.3, up=up, ax=ax, still=True, **name
+            )
 
-    def _name_curves(self, right: float) -> None:
-        """Name each curve at its end."""
-        words = [curve.name for curve in self.drawn]
-        named = [*zip(self.names, words, self.curves, strict=True), (self.theory_name, "theory", self.theory)]
-        for ax in self.axes:
-            ends = []
-            for text, name, line in named:
-                if text.axes is not ax:
-                    continue
-                points = np.asarray(line.get_xydata())
-                xs, ys = points.T
-                points = points[np.isfinite(ys) & (ys > 0) & (xs <= right)]
-                if name and len(points) and line.get_visible():
-                    ends.append((text, name, points[-1]))
-                else:
-                    self.write(text, "", 0, 0)
-            up = ax.transData + ax.transAxes.inverted()
-            heights = [float(up.transform(end)[1]) for _, _, end in ends]
-            places = self.apart(ax, heights, 1.2, up=True)
-            for (text, name, end), place in zip(ends, places, strict=True):
-                self.write(text, name, float(end[0]), place, right=0.5)
+    def _scale(self, ax: Axes, panel: Panel, x: str, right: float, heights: np.ndarray) -> None:
+        if not panel.objective:
+            self.limits(ax, x, x=(0, right), y=(0, nice(1.08 * float(np.nanmax(heights)))))
+            return
+        positive = heights[np.isfinite(heights) & (heights > 0)]
+        low, high = (float(of(positive)) for of in (np.min, np.max)) if positive.size else (1.0, 100.0)
+        steps = FINE if high < 10 * low else COARSE
+        self.limits(ax, x, x=(0, right), y=nice_span(low, high, steps))
+        low, high = ax.get_ylim()
+        if self.changed(panel.label, (low, high, steps)):
+            log_ticks(ax.yaxis, low, high, 6 if self.large and len(self.panels) < 3 else 4, steps)
+        self.label(ax.yaxis, panel.label, high)
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         curve = data.curve

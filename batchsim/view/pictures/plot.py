@@ -1,7 +1,7 @@
 """A still picture of one result."""
 
 import math
-from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ FONT, LINE = 8.6, 1.15  # points
 
 def run_picture(result: Result, theory: bool) -> Picture:
     """Return the views that need only a result, in two columns, with its four numbers above them."""
-    data, classes = ViewData(result), views_of_result(result)
+    (data, line), classes = _still(result, theory), views_of_result(result)
     rows = math.ceil(len(classes) / 2)
     with styled(LIGHT, FONT, LINE):
         picture = Picture(figsize=(WIDTH, rows * ROW), dpi=DPI, layout="constrained")
@@ -47,11 +47,8 @@ def run_picture(result: Result, theory: bool) -> Picture:
             else:
                 inner = cell.subgridspec(count, 1, height_ratios=view_class.PANELS)
             views[key] = view_class().draw([picture.add_subplot(inner[at]) for at in range(count)], data)
-        for view in views.values():
-            view.show_intervals(data)
         words = in_words(views.values(), data)
         if theory:
-            line = _show_theory(views.values(), data)
             picture.supxlabel(line, x=0.01, ha="left", fontsize=FONT)
             words += f" {line[0].upper()}{line[1:]}."
         for view in views.values():
@@ -67,24 +64,26 @@ def views_of_result(result: Result) -> dict[str, type[View]]:
     return dict(sorted(shown, key=lambda pair: pair[1].RANK or 0))
 
 
-def _show_theory(views: Iterable[View], data: ViewData) -> str:
-    """Draw what theory expects of the scenario, and return it in words."""
+def _still(result: Result, theory: bool) -> tuple[ViewData, str]:
+    """Return the data of a still picture, and in words what theory expects of the scenario, if asked."""
+    data = ViewData(result, is_still=True)
+    if not theory:
+        return data, ""
     from batchsim.theory import Answer, expected
 
     try:
-        answer = expected(data.result.scenario)
+        answer = expected(result.scenario)
     except ValueError as unstable:
-        return f"no steady state: {unstable}"
+        return data, f"no steady state: {unstable}"
     if not answer:
-        return repr(answer)
+        return data, repr(answer)
     assert isinstance(answer, Answer)
-    for view in views:
-        view.show_theory(answer, data)
-    low, high = data.result.intervals(["mean_latency_ms"])["mean_latency_ms"]
+    low, high = result.intervals(["mean_latency_ms"])["mean_latency_ms"]
     how = "theory" if answer.exact else "approximately"
     surely = "" if math.isnan(low) else f", 95% interval {fixed(low, 4)} to {fixed(high, 4)} ms"
-    theory = f"{how}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
-    return f"{theory}; this run: {fixed(data.result.mean_latency_ms, 4)} ms{surely}"
+    words = f"{how}, {answer.model}: mean latency {fixed(answer.mean_latency_ms, 4)} ms"
+    words += f"; this run: {fixed(result.mean_latency_ms, 4)} ms{surely}"
+    return replace(data, answer=answer), words
 
 
 @overload
@@ -141,11 +140,11 @@ def plot(
         raise ValueError(f"view must be {_known(result)}, got {view!r}{hint}")
     if ax is not None:
         _check.instance("ax", ax, Axes, "matplotlib Axes")
-        _draw(classes[view], ax, ViewData(result), theory)
+        _draw(classes[view], ax, _still(result, theory)[0])
         return ax
     with styled(LIGHT, FONT, LINE):
         picture = Picture(figsize=SINGLE, dpi=DPI, layout="constrained")
-        picture.words = _draw(classes[view], picture.subplots(), ViewData(result), theory)
+        picture.words = _draw(classes[view], picture.subplots(), _still(result, theory)[0])
     return picture
 
 
@@ -153,12 +152,9 @@ def _known(result: Result) -> str:
     return " or ".join(map(repr, views_of_result(result)))
 
 
-def _draw(view_class: type[View], ax: Axes, data: ViewData, theory: bool) -> str:
+def _draw(view_class: type[View], ax: Axes, data: ViewData) -> str:
     """Draw a view and return it in words."""
     view = view_class().draw(ax, data)
-    view.show_intervals(data)
-    if theory:
-        _show_theory([view], data)
     view.leave()
     return in_words([view], data)
 

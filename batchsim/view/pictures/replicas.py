@@ -37,29 +37,24 @@ class ReplicasView(View):
         labels = "server time that computes (%)" if self.large else "busy (%)", "mean batch size"
         for ax, label in zip(self.axes, labels, strict=False):
             ax.set(ylabel=label, xlabel="replica")
-        bars: Style = {"baseline": 0, "fill": True, "color": self.look.blue, "linewidth": 0}
-        self.bars = [ax.stairs([0], [0, 1], zorder=2, **bars) for ax in self.axes]
-        self.others = [self.outlines(ax, 3) for ax in self.axes]
-        self.means = [self.line(ax, 4, **self.style("ink", DASHED, 0.7)) for ax in self.axes]
-        self.of_all = self.text(self.ax, ha="right", va="bottom")
-        right = {"ha": "right", "va": "top", "color": self.look.soft}
-        self.imbalance = self.text(self.axes[-1], xycoords="axes fraction", **right)
 
     def update(self, data: ViewData) -> None:
         other = data.other if data.other is not None and data.other.by_replica is not None else None
         of_all = 100 * data.summary["utilisation"], data.summary["mean_batch_size"]
         count = len(_columns(data)["utilisation"])
         most = max(count, len(_columns(other)["utilisation"]) if other is not None else 0)
-        for at, (column, unit) in enumerate(list(COLUMNS.items())[: len(self.axes)]):
+        for (column, unit), mean, ax in zip(COLUMNS.items(), of_all, self.axes, strict=False):
             heights = unit * np.nan_to_num(_columns(data)[column])
-            self.bars[at].set_data(*_apart(heights))
-            self.means[at].set_data([-0.5, count - 0.5], [of_all[at]] * 2)
+            self.stairs((column, "now"), *_apart(heights), 0, ax, **self.filled("blue"))
+            average = self.style("ink", DASHED, 0.7)
+            self.plot((column, "mean"), [-0.5, count - 0.5], [mean] * 2, ax, zorder=4, **average)
             before = None if other is None else _apart(unit * np.nan_to_num(_columns(other)[column]))
-            highest = max(self.show_other(self.others[at], before, data), float(heights.max(initial=1.0)))
+            highest = max(self.outline(before, data, (column, "other"), ax), float(heights.max(initial=1.0)))
             top = 100.0 if column == "utilisation" else nice(1.15 * highest)
-            self.limits(self.axes[at], x=(-0.5, most - 0.5), y=(0, top))
-        self.write(self.of_all, "all replicas" * self.large, count - 0.5, of_all[0], up=0.2)
-        self.write(self.imbalance, f"imbalance {fixed(data.result.imbalance)}" * self.large, 1, 1, up=-0.2)
+            self.limits(ax, x=(-0.5, most - 0.5), y=(0, top))
+        name: Style = {"ha": "right", "va": "bottom"}
+        self.annotate("mean", "all replicas" * self.large, count - 0.5, of_all[0], up=0.2, **name)
+        self.note("imbalance", f"imbalance {fixed(data.result.imbalance)}", ax=self.axes[-1])
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         k, columns = round(x), _columns(data)

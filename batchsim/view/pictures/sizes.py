@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from batchsim._format import duration, number, percent
 from batchsim.result.distributions import latency_by_size
 from batchsim.result.moments import Stacks, stacks
-from batchsim.view.pictures.cells import NOWHERE, rectangles
+from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import DASHED, Spot, Style, View
 from batchsim.view.scales import nice
@@ -23,65 +23,59 @@ class SizesView(View):
     KEY, NAME, SHORT = "sizes", "Batches of requests, and latency by size", "Batches of requests"
     RANK, NEEDS, LACKS = 4, "sizes", "only for requests with sizes"
     PANELS, BESIDE, FRAMED = (1.0, 1.0), True, 1
-    shown: Stacks | None = None
 
     def make(self) -> None:
-        ax, theme = self.ax, self.look
-        ax.set_yticks([])
-        ax.grid(visible=False, axis="y")
-        ax.grid(visible=True, axis="x")
-        ax.set_ylabel("requests, batch by batch")
-        self.bar_style: Style = {
-            "facecolor": theme.blue, "edgecolor": theme.background, "linewidth": 0.25 * self.line_pt
-        }  # fmt: skip
-        self.padding_style = fill_style(theme, "padded")
-        self.padding = self.areas(ax, 2, **self.padding_style)
-        self.bars = self.areas(ax, 3, **self.bar_style)
+        self.ax.set(yticks=[], ylabel="requests, batch by batch")
+        self.ax.grid(visible=False, axis="y")
+        self.ax.grid(visible=True, axis="x")
         self.latency = self.axes[1] if len(self.axes) > 1 else None
         if self.latency is not None:
             self.limits(self.latency, x=(0, 100))
             self.latency.set_xlabel("size, in tenths of the requests")
-            self.lines = {
-                q: self.outlines(self.latency, 4, **self.style("ink", dashes, 0.9))
-                for q, dashes in PERCENTILES.items()
-            }
-            self.names = {q: self.text(self.latency, ha="right", va="bottom") for q in PERCENTILES}
-            self.other_line = self.outlines(self.latency, 3)
-            self.grows = self.text(self.latency, xycoords="axes fraction", va="top", color=theme.soft)
+
+    def stacks(self, data: ViewData) -> Stacks:
+        return stacks(data.result, data.window.requests, MOST_ROWS if self.large else SOME_ROWS)
 
     def update(self, data: ViewData) -> None:
-        most = MOST_ROWS if self.large else SOME_ROWS
-        shown = self.shown = stacks(data.result, data.window.requests, most)
-        self.bars.set_path(rectangles(0 * shown.row, shown.size, shown.row, shown.row + 1))
-        padded = bool(shown.computed.any())
-        sides = 0 * shown.first, shown.computed, shown.first, shown.first + shown.rows
-        self.fill(self.padding, rectangles(*sides) if padded else NOWHERE)
-        longest = max(shown.size.max(initial=1), shown.computed.max(initial=1))
-        self.limits(self.ax, x=(0, nice(float(longest))), y=(max(shown.height, LEAST_ROWS), 0))
+        found = self.stacks(data)
+        padded = bool(found.computed.any())
+        bars: Style = self.filled("blue") | {
+            "linewidth": 0.25 * self.line_pt,
+            "zorder": 3,
+            "label": "requests",
+        }
+        self.area("bars", rectangles(0 * found.row, found.size, found.row, found.row + 1), **bars)
+        if padded:
+            told = "padding" + f", {percent(data.summary['padding'])}" * self.large
+            sides = 0 * found.first, found.computed, found.first, found.first + found.rows
+            padding: Style = fill_style(self.look, "padded") | {"label": told, "zorder": 2}
+            self.area("padding", rectangles(*sides), **padding)
+        longest = max(found.size.max(initial=1), found.computed.max(initial=1))
+        self.limits(self.ax, x=(0, nice(float(longest))), y=(max(found.height, LEAST_ROWS), 0))
         self.label(self.ax.xaxis, f"size ({data.result.scenario.workload.size_unit})")
-        told = f"padding, {percent(data.summary['padding'])}" if padded and self.large else "padding"
-        self.legend(self.ax, [("requests", self.bar_style), *[(told, self.padding_style)] * padded])
+        self.legend()
         if self.latency is not None:
             self._show_latency(self.latency, data)
 
     def _show_latency(self, ax: Axes, data: ViewData) -> None:
         found, shares, units = latency_by_size(data.result, [*PERCENTILES])
-        for (q, line), values in zip(self.lines.items(), found, strict=True):
-            line.set_data(values, shares)
-            last = np.flatnonzero(np.isfinite(values))[-1:]  # of the largest, all may be lost
-            x, y = (float(shares[last[0] + 1]), float(values[last[0]])) if last.size else (0, 0)
-            self.write(self.names[q], f"p{q}" * bool(last.size), x, y, up=0.2)
+        for (q, dashes), values in zip(PERCENTILES.items(), found, strict=True):
+            self.stairs(f"p{q}", values, shares, ax=ax, zorder=4, **self.style("ink", dashes, 0.9))
+            for last in np.flatnonzero(np.isfinite(values))[-1:]:  # of the largest, all may be lost
+                end: Style = {"ha": "right", "va": "bottom", "up": 0.2, "ax": ax}
+                self.annotate(("name", q), f"p{q}", float(shares[last + 1]), float(values[last]), **end)
         other = None
         if data.other is not None and data.other.sizes is not None:
             of_other, edges, _ = latency_by_size(data.other.result, [*PERCENTILES])
             other = of_other[-1], edges
-        highest = max(self.show_other(self.other_line, other, data), float(np.nanmax(found, initial=0.0)))
+        highest = max(self.outline(other, data, ax=ax), float(np.nanmax(found, initial=0.0)))
         self.limits(ax, y=(0, nice(1.05 * highest)))
         self.label(ax.yaxis, "latency", float(ax.get_ylim()[1]))
         if self.changed("sizes", (shares.round(1).tolist(), units.tolist())):
             places = np.arange(0, shares.size, max(int(-(-4 * self.em_px * shares.size // ax.bbox.width)), 1))
             ax.set_xticks(shares[places], [f"{units[at]:,}" for at in places])  # an em a digit
-        self.write(self.grows, "overloaded: it grows with the run" * data.overloaded, 0, 1, right=0.3)
+        grows = "overloaded: it grows with the run" * data.overloaded
+        self.note("grows", grows, x=0, right=0.3, up=0, ax=ax, ha="left")
 
     def followed(self, data: ViewData) -> tuple[float, float] | None:
         if self.latency is None:
@@ -98,8 +92,7 @@ class SizesView(View):
             p50, p99 = (duration(ms) if np.isfinite(ms) else "lost" for ms in found[:, at])
             name = f"Requests of {units[at] + (at > 0):,} to {units[at + 1]:,} {unit}"
             return Spot(self.KEY, f"{name}: p50 {p50}, p99 {p99}")
-        if (shown := self.shown) is None:
-            return None
+        shown = self.stacks(data)
         (found_at,) = np.nonzero(shown.row == int(y))
         if not found_at.size:
             return None

@@ -12,7 +12,7 @@ from batchsim.result.moments import Moment, taken
 from batchsim.result.seats import replayed
 from batchsim.scenario import Continuous
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, MomentView, Spot, StackedView, Style, Ticks
+from batchsim.view.pictures.view import DASHED, MomentView, Spot, Style, Ticks
 from batchsim.view.scales import nice
 from batchsim.view.theme import FILLS, PHASES
 
@@ -24,23 +24,18 @@ RUNGS = "captured size"
 
 
 class StepMomentView(MomentView):
-    """Some steps of one server; below, in a large view, what they take, in axes of its own."""
+    """Some steps of one server; below, in a large view, how many seats and blocks of memory are taken."""
 
     LACKS = "no step ran\non this server"
 
-    def add_moment(self) -> None:
-        """Add what all views of steps have."""
-        self.add_place()
-        self.mark: Style = {
-            "linestyle": "none", "marker": "v", "color": getattr(self.look, PHASES["preempted"].colour),
-            "markeredgecolor": self.look.ink, "markeredgewidth": 0.3 * self.line_pt,
-            "markersize": 0.5 * self.em,
-        }  # fmt: skip
-        self.preempted = self.line(self.ax, 4, **self.mark)
+    def make(self) -> None:
+        super().make()
         self.strip = self.axes[1] if len(self.axes) > 1 else None
         if self.strip is not None:
             self.ax.tick_params(labelbottom=False)
             self.strip.set_ylabel("taken")
+            self.strip.yaxis.set_major_formatter("{x:g}%")
+            self.strip.yaxis.set_major_locator(Ticks(3))
 
     def title(self, data: ViewData) -> str:
         servers = data.result.scenario.all_servers
@@ -60,94 +55,45 @@ class StepMomentView(MomentView):
         servers = now.result.scenario.all_servers
         self.write_place(now.begin_s, f", server {now.server + 1:,} of {servers:,}" * (servers > 1))
         self.show_moment(data, now)
+        if self.strip is not None:
+            self._show_taken(self.strip, data, now)
+        self.legend(self.axes[-1], most=None if self.large else 2)
 
     def show_moment(self, data: ViewData, now: Moment) -> None:
         """Draw a moment."""
         raise NotImplementedError
 
-    def show_preemptions(self, times_ms: np.ndarray, heights: np.ndarray) -> list[tuple[str, Style]]:
-        """Mark preemptions; return their entry of the legend, if there are any."""
-        self.preempted.set_visible(bool(times_ms.size))
-        self.preempted.set_data(times_ms, heights)
-        return [("preempted", self.mark)] * bool(times_ms.size)
+    def show_preemptions(self, times_ms: np.ndarray, heights: np.ndarray) -> None:
+        """Mark preemptions, if there are any."""
+        if times_ms.size:
+            mark: Style = {"linestyle": "none", "marker": "v", "markersize": 0.5 * self.em, "zorder": 4}
+            mark |= {"color": self.look.vermilion, "markeredgecolor": self.look.ink}
+            mark |= {"markeredgewidth": 0.3 * self.line_pt, "label": "preempted"}
+            self.plot("preempted", times_ms, heights, **mark)
 
-
-class StepsView(StepMomentView, StackedView):
-    """The tokens of each step of one server; below, how many seats and blocks of memory are taken.
-
-    A small view has only the tokens.
-    """
-
-    KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Step tokens"
-    RANK, PANELS = 2, (0.6, 0.4)
-
-    def make(self) -> None:
-        self.ax.set_ylabel("tokens")
-        # From the bottom up: every step has tokens of answers.
-        bars = {name: (PHASES[name].colour, "") for name in ("decode", "prefill")}
-        self.add_bars(self.ax, bars | {"padding": ("grey", FILLS["padding"].hatch)})
-        self.rung: Style = self.style("soft", "none") | {"marker": "_", "markersize": 0.8 * self.em}
-        # Beside the seats, of which there are fewer than tokens; a small view has tokens alone.
-        lowest = self.axes[-1]
-        self.rungs = self.line(lowest, 4, transform=lowest.get_yaxis_transform(), **self.rung)
-        self.budget = self.ax.axhline(1, zorder=2.5, **self.style("soft", DASHED, 0.6))
-        right = {"ha": "right", "va": "bottom", "color": self.look.soft}
-        self.budget_name = self.text(self.ax, xycoords=self.ax.get_yaxis_transform(), **right)
-        self.add_moment()
-        if self.strip is not None:
-            self.strip.yaxis.set_major_formatter("{x:g}%")
-            self.strip.yaxis.set_major_locator(Ticks(3))
-            self.line_styles = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
-            self.lines, self.other_lines = (
-                {name: self.outlines(self.strip, zorder, **style) for name, style in self.line_styles.items()}
-                for zorder in (3, 2.5)
-            )
-
-    def show_moment(self, data: ViewData, now: Moment) -> None:
-        edges_ms = _edges_ms(now)
-        parts = now.answer_tokens, now.prompt_tokens, now.padded_rows
-        heights = np.array([_with_gaps(each, edges_ms) for each in parts])
-        highest = self.show_bars(heights, edges_ms, None, data)
-        self.limits(self.ax, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
-        right_ms, top = float(self.ax.get_xlim()[1]), float(self.ax.get_ylim()[1])
-        rule = now.result.scenario.rule
-        budget = rule.max_num_batched_tokens if isinstance(rule, Continuous) else 0
-        seen = 0 < budget <= top
-        self.budget.set_visible(seen)
-        self.budget.set_ydata([budget] * 2)
-        self.write(self.budget_name, f"budget {budget:,}" * (seen and self.large), 1, budget, up=0.15)
-        self.label(self.axes[-1].xaxis, "time", right_ms)
+    def _show_taken(self, ax: Axes, data: ViewData, now: Moment) -> None:
+        """Draw the taken shares of seats and blocks, here and in the other setting, and captured sizes."""
+        looks = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
+        shares, highest = taken_shares(now), 0.0
         ladder = captured(now.result)
-        scale = 1.0 if self.strip is None else 100 / limits_of(now.result)["seats"]
-        self.rungs.set_data(np.full(ladder.size, 0.995), ladder * scale)
-        self.rungs.set_visible(bool(ladder.size))
-        shown = [name for name in PARTS if name != "padding" or now.padded_rows.any()]
-        entries = [(PARTS[name], self.styles[name]) for name in shown]
-        entries += [(RUNGS, self.rung)] * bool(ladder.size)
-        back = np.flatnonzero(now.column("step_preempted"))
-        entries += self.show_preemptions(edges_ms[2 * back], np.full(back.size, 0.96 * top))
-        if self.strip is not None:
-            self._show_lines(self.strip, data, now, edges_ms)
-            for name, share in taken_shares(now).items():
-                said = f"{percent(float(np.mean(share)))} of {limit_in_words(now, name)}"
-                entries.append((said, self.line_styles[name]))
-        self.legend(self.axes[-1], entries)
-
-    def _show_lines(self, ax: Axes, data: ViewData, now: Moment, edges_ms: np.ndarray) -> None:
-        style, highest = self.other_style(data), 0.0
-        for lines, each in ((self.lines, data), (self.other_lines, data.other)):
-            limits = {} if each is None else limits_of(each.result)
-            for name, line in lines.items():
-                line.set_visible(name in limits)
-                if each is not None and name in limits:
-                    # The same requests arrive in the other setting, so its steps at the same times are shown.
-                    stretch = self.server, now.begin_s, now.end_s
-                    edges_s, counts = taken(each.result, *stretch, COLUMNS[name])
-                    line.set_data(100 * counts / limits[name], 1000 * (edges_s - now.begin_s))
-                    highest = max(highest, 100 * float(counts.max()) / limits[name])
-                if each is not data:
-                    line.set(color=style["color"], linewidth=style["linewidth"])
-        self.limits(ax, x=(0, edges_ms[-1]), y=(0, min(nice(1.02 * highest), 102)))
+        if ladder.size:  # beside the seats
+            rung: Style = {"linestyle": "none", "marker": "_", "markersize": 0.8 * self.em, "zorder": 4}
+            rung |= {"transform": ax.get_yaxis_transform(), "color": self.look.soft, "label": RUNGS}
+            at = 100 * ladder / limits_of(now.result)["seats"]
+            self.plot("captured", np.full(ladder.size, 0.995), at, ax, **rung)
+        for each in filter(None, (data, data.other)):
+            for name, limit in limits_of(each.result).items():
+                # The same requests arrive in the other setting, so its steps at the same times are shown.
+                edges_s, counts = taken(each.result, self.server, now.begin_s, now.end_s, COLUMNS[name])
+                percents, look = 100 * counts / limit, looks[name] | {"zorder": 3}
+                if each is data:
+                    look["label"] = f"{percent(float(shares[name].mean()))} of {limit_in_words(now, name)}"
+                else:
+                    look |= self.other_style(data) | {"linestyle": look["linestyle"], "zorder": 2.5}
+                kind = "now" if each is data else "other"
+                self.stairs((kind, name), percents, 1000 * (edges_s - now.begin_s), ax=ax, **look)
+                highest = max(highest, float(percents.max()))
+        self.limits(ax, x=(0, 1000 * (now.end_s - now.begin_s)), y=(0, min(nice(1.02 * highest), 102)))
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         now = self.now(data)
@@ -158,11 +104,8 @@ class StepsView(StepMomentView, StackedView):
         if place % 2:
             return Spot(self.KEY, "Nothing runs")
         step = place // 2
-        parts = [
-            counted(int(tokens[step]), noun)
-            for tokens, noun in ((now.prompt_tokens, "prompt token"), (now.answer_tokens, "token"))
-            if tokens[step]
-        ]
+        counts = {"prompt token": now.prompt_tokens[step], "token": now.answer_tokens[step]}
+        parts = [counted(int(count), noun) for noun, count in counts.items() if count]
         text = f"Step {now.steps[step]:,}, {duration(edges_ms[place + 1] - edges_ms[place])}: {listed(parts)}"
         text += replayed(now.log, now.result.scenario, int(now.steps[step]))
         running, waiting = (int(now.column(f"step_{name}")[step]) for name in ("running", "waiting"))
@@ -172,6 +115,39 @@ class StepsView(StepMomentView, StackedView):
         if back := int(now.column("step_preempted")[step]):
             text += f"; {back:,} preempted"
         return Spot(self.KEY, text)
+
+
+class StepsView(StepMomentView):
+    """The tokens of each step of one server; below, how many seats and blocks of memory are taken."""
+
+    KEY, NAME, SHORT = "steps", "Step by step: tokens, seats, memory", "Step tokens"
+    RANK, PANELS = 2, (0.6, 0.4)
+
+    def make(self) -> None:
+        super().make()
+        self.ax.set_ylabel("tokens")
+
+    def show_moment(self, data: ViewData, now: Moment) -> None:
+        edges_ms = _edges_ms(now)
+        # From the bottom up: every step has tokens of answers.
+        parts = {"decode": now.answer_tokens, "prefill": now.prompt_tokens, "padding": now.padded_rows}
+        fills = {"decode": (PHASES["decode"].colour,), "prefill": (PHASES["prefill"].colour,),
+                 "padding": ("grey", FILLS["padding"].hatch)}  # fmt: skip
+        styles = {name: self.filled(*fill) | {"label": PARTS[name]} for name, fill in fills.items()}
+        heights = np.array([_with_gaps(each, edges_ms) for each in parts.values()])
+        highest = self.stack(styles, heights, edges_ms, None, data)
+        self.limits(self.ax, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))
+        right_ms, top = float(self.ax.get_xlim()[1]), float(self.ax.get_ylim()[1])
+        rule = now.result.scenario.rule
+        budget = rule.max_num_batched_tokens if isinstance(rule, Continuous) else 0
+        if 0 < budget <= top:
+            across: Style = {"transform": self.ax.get_yaxis_transform(), "zorder": 2.5}
+            self.plot("budget", [0, 1], [budget] * 2, **self.style("soft", DASHED, 0.6) | across)
+            name: Style = {"xycoords": self.ax.get_yaxis_transform(), "va": "bottom"}
+            self.note("budget name", f"budget {budget:,}", y=budget, up=0.15, **name)
+        self.label(self.axes[-1].xaxis, "time", right_ms)
+        back = np.flatnonzero(now.column("step_preempted"))
+        self.show_preemptions(edges_ms[2 * back], np.full(back.size, 0.96 * top))
 
     def describe(self, data: ViewData) -> list[str]:
         now = self.now(data)

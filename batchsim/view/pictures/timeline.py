@@ -1,16 +1,13 @@
 """A few batches from the middle of a run or its cold start: their requests and when each was computed."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.path import Path
 
 from batchsim._format import counted, duration, listed
 from batchsim.engines.log import Status
 from batchsim.result import Result
-from batchsim.view.pictures.cells import NOWHERE, rectangles
+from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import MomentView, Spot, Style
 from batchsim.view.scales import nice
@@ -27,70 +24,57 @@ class TimelineView(MomentView):
     RANK = 3
 
     def make(self) -> None:
-        theme, thin, ax = self.look, 0.5 * self.line_pt, self.ax
-        ax.set_yticks([])
-        ax.grid(visible=False, axis="y")
-        ax.grid(visible=True, axis="x")
-        # One path for all bars of a component: separate lines would take ten times as long to draw.
-        self.styles: dict[Any, Style] = {name: fill_style(theme, name) for name in (*COMPONENTS, "compiling")}
-        self.bars = {name: self.areas(ax, 2, **self.styles[name]) for name in COMPONENTS}
-        self.compiling = self.areas(ax, 2.5, **self.styles["compiling"])
-        self.waits = LineCollection([], color=theme.grey, linestyle=":", linewidth=thin)
-        ax.add_collection(self.waits)
-        frame: Style = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": thin}
-        self.batches = self.areas(ax, 3, **frame)
-        self.other_batches = self.areas(ax, 1.5, fill=False)
-        mark: Style = {"linestyle": "none", "color": theme.ink, "markeredgewidth": 0}
-        mark["markersize"] = 0.5 * self.em
-        self.styles |= {status: mark | {"marker": marker} for status, marker in LOST.items()}
-        self.lost = {status: self.line(ax, 4, **self.styles[status]) for status in LOST}
-        self.add_place()
+        super().make()
+        self.ax.set_yticks([])
+        self.ax.grid(visible=False, axis="y")
+        self.ax.grid(visible=True, axis="x")
 
     def update(self, data: ViewData) -> None:
-        stretch, result = data.window, data.result
+        stretch, result, thin = data.window, data.result, 0.5 * self.line_pt
         requests, begin_s, count = stretch.requests, stretch.begin_s, max(stretch.requests.size, 1)
         stretches = result.stretches(requests)
-        for name, bars in self.bars.items():
-            bars.set_visible(name in stretches)
-        for name, (rows, from_s, to_s) in stretches.items():
+        for name in filter(data.has, COMPONENTS):
+            rows, from_s, to_s = stretches[name]
             rows, from_s, to_s = (each[to_s > begin_s] for each in (rows, from_s, to_s))
             begin_ms, end_ms = 1000 * (np.maximum(from_s, begin_s) - begin_s), 1000 * (to_s - begin_s)
-            self.bars[name].set_path(rectangles(begin_ms, end_ms, rows - THICK / 2, rows + THICK / 2))
-        self.batches.set_path(batch_frames(result, requests, begin_s, result.batches.finish_s))
+            fill: Style = fill_style(self.look, name) | {"label": in_words(name), "zorder": 2}
+            self.area(name, rectangles(begin_ms, end_ms, rows - THICK / 2, rows + THICK / 2), **fill)
         index = result.batch_index[requests]
-        compiles = bool((result.ready_s > result.batches.start_s)[index[index >= 0]].any())
-        compiled = batch_frames(result, requests, begin_s, result.ready_s)
-        self.fill(self.compiling, compiled if compiles else NOWHERE)
+        if (result.ready_s > result.batches.start_s)[index[index >= 0]].any():
+            fill = fill_style(self.look, "compiling") | {"label": "compiling", "zorder": 2.5}
+            self.area("compiling", batch_frames(result, requests, begin_s, result.ready_s), **fill)
+        frame: Style = {"facecolor": "none", "edgecolor": self.look.ink, "linewidth": thin, "zorder": 3}
+        self.area("batches", batch_frames(result, requests, begin_s, result.batches.finish_s), **frame)
         self._show_other(data, requests, begin_s)
-        entries = [(in_words(name), self.styles[name]) for name in COMPONENTS if data.has(name)]
-        entries += [("compiling", self.styles["compiling"])] * compiles
-        for status, marks in self.lost.items():
+        for status, marker in LOST.items():
             rows = np.flatnonzero(result.status[requests] == status)
+            if not rows.size:
+                continue
             waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
             begin_ms = 1000 * (result.arrival_s[requests[rows]] - begin_s)
             end_ms = begin_ms + 1000 * waited_s
-            marks.set_data(end_ms, rows)
+            mark: Style = {"linestyle": "none", "color": self.look.ink, "markeredgewidth": 0, "zorder": 4}
+            mark |= {"marker": marker, "markersize": 0.5 * self.em, "label": _named(status)}
+            self.plot(status, end_ms, rows, **mark)
             if status == Status.TIMED_OUT:
-                self.waits.set_segments(list(np.array([[begin_ms, rows], [end_ms, rows]]).transpose(2, 0, 1)))
-            if rows.size:
-                entries.append((_named(status), self.styles[status]))
+                dots: Style = {"color": self.look.grey, "linestyle": ":", "linewidth": thin, "zorder": 2}
+                ends = np.stack([begin_ms, end_ms, np.full(rows.size, np.nan)], axis=1)
+                self.plot("waits", ends.ravel(), rows.repeat(3), **dots)
         last_ms = nice(1000 * (stretch.end_s - begin_s))
         self.label(self.ax.xaxis, "time", last_ms)
         self.limits(self.ax, x=(0, last_ms), y=(count - 0.4, -0.6))
-        self.legend(self.ax, entries)
+        self.legend()
         self.write_place(begin_s)
 
     def _show_other(self, data: ViewData, requests: np.ndarray, begin_s: float) -> None:
         """Draw the batches that another setting makes of the same requests."""
         result, other = data.result, data.other
-        same = other is not None and other.result.arrival_s.size == result.arrival_s.size
-        self.other_batches.set_visible(same)
-        if same and other is not None:
+        if other is not None and other.result.arrival_s.size == result.arrival_s.size:
             # At another rate the same requests arrive at other times: the arrivals of the first are aligned.
             shift_s = float(other.result.arrival_s[requests[0]] - result.arrival_s[requests[0]])
             finish_s = other.result.batches.finish_s
-            self.other_batches.set_path(batch_frames(other.result, requests, begin_s + shift_s, finish_s))
-            self.other_batches.set(**self.other_style(data))
+            frames = batch_frames(other.result, requests, begin_s + shift_s, finish_s)
+            self.area("other", frames, fill=False, zorder=1.5, **self.other_style(data))
 
     def describe(self, data: ViewData) -> list[str]:
         stretch = data.window

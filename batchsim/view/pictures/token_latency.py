@@ -4,7 +4,6 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from batchsim._format import duration, listed, number, percent, typed_duration
@@ -31,56 +30,47 @@ class TokenLatencyView(GrowingView):
     }  # fmt: skip
     UNSTEADY = "TTFT"
 
-    def make(self) -> None:
-        ax = self.ax
-        self.curves = {of: self.line(ax, 3, **self.now_style | {"linestyle": DASHES[of]}) for of in NAMED}
-        self.other_curves = {of: self.line(ax, 2.5) for of in NAMED}
-        objective = self.style("objective", width=0.8)
-        styles = {of: objective | {"linestyle": DASHES[of]} for of in NAMED}
-        self.objectives = {of: ax.axvline(1, zorder=2.2, **styles[of]) for of in NAMED}
-        dot: Style = {"linestyle": "none", "marker": "o", "markersize": 2.8 * self.line_pt}
-        edge = {"color": self.look.objective, "markeredgecolor": self.look.background}
-        self.dots = {of: self.line(ax, 4, **dot | edge) for of in NAMED}
-        halo = {"bbox": {"facecolor": self.look.background, "alpha": 0.8, "pad": 0.5, "linewidth": 0}}
-        self.names = {of: self.text(ax, ha="center", va="center", **halo) for of in NAMED}
-        self.add_queue()
-
-    def missing(self, data: ViewData, other: ViewData | None) -> list[Artist]:
-        missing: list[Artist] = [*self.other_curves.values()] * (other is None)
-        for of in NAMED:
-            missing += [self.objectives[of], self.dots[of]] * (of not in data.all_limits_ms)
-        for group in (self.curves, self.other_curves, self.objectives, self.dots, self.names):
-            missing += [group[ITL]] * (not self.large)  # a small view has no room for a fourth name
-        return missing
-
     def show_times(self, data: ViewData, other: ViewData | None) -> None:
-        shown_ms = [*data.all_limits_ms.values()]
-        for curves, each in ((self.curves, data), (self.other_curves, other)):
-            if each is None:
-                continue
-            for of, curve in curves.items():
+        shown_ms, ends = [*data.all_limits_ms.values()], {}
+        given = [of for of in NAMED if self.large or of != ITL]  # a small view has no room for a fourth name
+        for each, key, zorder in ((data, "now", 3), (other, "other", 2.5)):
+            for of in NAMED if each is not None else ():
+                assert each is not None
                 times_ms, shares = each.curves[of]
-                curve.set_data(times_ms, 100 * shares)
                 shown_ms += times_ms[[0, -1]].tolist() if times_ms.size else []
-                if each is other:
-                    curve.set(**self.other_style(data) | {"linestyle": DASHES[of]})
-        for of, limit_ms in data.all_limits_ms.items():
-            self.objectives[of].set_xdata([limit_ms] * 2)
-            self.dots[of].set_data([limit_ms], [100 * data.shares[of]])
+                if of in given:
+                    style = self.now_style if each is data else self.other_style(data)
+                    look: Style = style | {"linestyle": DASHES[of], "zorder": zorder}
+                    self.plot((key, of), times_ms, 100 * shares, **look)
+                if of in given and each is data and times_ms.size:
+                    ends[of] = NAMED[of], max(float(times_ms[-1]), 1e-9), 100 * float(shares[-1])
+        for of in given:
+            if (limit_ms := data.all_limits_ms.get(of)) is not None:
+                objective: Style = self.style("objective", DASHES[of], 0.8) | {"zorder": 2.2}
+                upright = self.ax.get_xaxis_transform()
+                self.plot(("objective", of), [limit_ms] * 2, [0, 1], transform=upright, **objective)
+                dot: Style = {
+                    "linestyle": "none",
+                    "marker": "o",
+                    "markersize": 2.8 * self.line_pt,
+                    "zorder": 4,
+                }
+                dot |= {"color": self.look.objective, "markeredgecolor": self.look.background}
+                self.plot(("dot", of), [limit_ms], [100 * data.shares[of]], **dot)
         there = [ms for ms in shown_ms if 0 < ms < math.inf]
         self._scale(*nice_span(min(there), max(there)) if there else (1.0, 100.0))
-        self._name_curves()
-        self.write(self.note, "\n".join(self._notes(data)) * self.large, 1, 0.4, right=-0.3)
+        above: Style = {"up": 0.8, "ha": "center", "va": "center", "bbox": self.halo}
+        self.names(ends, 4.2 if self.large else 3.6, across=True, **above)
+        self.note("note", "\n".join(self._notes(data)), y=0.4, right=-0.3, up=0, bbox=self.halo)
 
     def _scale(self, low_ms: float, high_ms: float) -> None:
         if self.changed("scale", "log"):
             self.ax.set_xscale("log")
-        self.limits(
-            self.ax, "times", x=(low_ms, high_ms), y=(0, 100 / (1 - ABOVE * self.em_px / self.ax.bbox.height))
-        )
+        top = 100 / (1 - ABOVE * self.em_px / self.ax.bbox.height)
+        self.limits(self.ax, "times", x=(low_ms, high_ms), y=(0, top))
         span = self.ax.get_xlim()
         self.label(self.ax.xaxis, "time")
-        self.show_percent("requests within this time" if self.large else "requests")
+        self.label(self.ax.yaxis, "requests within this time" if self.large else "requests", form="{x:g}%")
         if self.changed("span", span):
             room = self.ax.bbox.width / (5 * self.em_px)  # their units make texts wide
             log_ticks(self.ax.xaxis, *span, most=max(min(7 if self.large else 4, int(room)), 2))
@@ -92,19 +82,6 @@ class TokenLatencyView(GrowingView):
             self.ax.set_xscale("linear")
             self.ax.xaxis.set_major_locator(Ticks(5))
         super()._show_queue(data, other)
-
-    def _name_curves(self) -> None:
-        """Write each curve's name above its end, to the left or right where two would touch."""
-        low, high = np.log(self.ax.get_xlim())
-        found: dict[str, tuple[float, float]] = {}
-        for of, line in self.curves.items():
-            times_ms, shares = (np.asarray(each, dtype=float) for each in line.get_data())
-            if times_ms.size and line.get_visible():
-                found[of] = (math.log(max(times_ms[-1], 1e-9)) - low) / (high - low), float(shares[-1])
-        places = self.apart(self.ax, [place for place, _ in found.values()], 4.2 if self.large else 3.6)
-        at_ms = dict(zip(found, np.exp(low + np.array(places) * (high - low)).tolist(), strict=True))
-        for of, text in self.names.items():
-            self.write(text, NAMED[of] * (of in found), at_ms.get(of, 0), found.get(of, (0, 0))[1], up=0.8)
 
     def _notes(self, data: ViewData) -> list[str]:
         """Return the words beside the curves: the differences from A, or the shares within the objectives."""

@@ -1,30 +1,27 @@
-"""The base of all views of a run: a class that draws into axes once, and then follows new data."""
+"""The base of all views of a run: a class that draws data into axes, and then other data."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch, Rectangle, StepPatch
 from matplotlib.path import Path
-from matplotlib.text import Annotation, Text
+from matplotlib.text import Annotation
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import IdentityTransform, ScaledTranslation
 
 from batchsim._format import duration, tick, tick_in, unit_of
 from batchsim.view.pictures.cells import NOWHERE
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.picture import look
-
-if TYPE_CHECKING:
-    from batchsim.theory import Answer
 
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
@@ -47,21 +44,15 @@ class Spot(NamedTuple):
     refused: str = ""
 
 
-def span(ax: Axes, **style: Any) -> Rectangle:
-    """Add a rectangle as high as axes: `ax.axvspan` of a Matplotlib before 3.9 (in Pyodide) makes none."""
-    area = Rectangle((0, 0), 0, 1, transform=ax.get_xaxis_transform(), **style)
-    ax.add_patch(area)
-    return area
-
-
 class View:
-    """One subject of a picture: `draw` makes its artists in axes, and `update` gives them new data.
+    """One subject of a picture: `draw` begins in axes, and `update` draws data there by methods like theirs.
 
-    Artists that `make` adds move with the data. What axes own (ticks, labels, limits) changes rarely: to set
-    it makes all be drawn again, so `update` compares first, by `changed`, and a picture that is redrawn at
-    every move draws the moving artists alone. Axes only grow until `release` lets them shrink: with new
-    limits at every move, a falling curve would not look lower. A view that is not `large` leaves out numbers
-    and explanations.
+    Each artist has a key: `self.plot("p99", x, y, **style)` makes a line at its first use and moves it later.
+    What an `update` does not draw is hidden. The axes' own (ticks, labels, limits, legend) changes rarely: to
+    set it makes all be drawn again, so `limits`, `label` and `legend` compare first, by `changed`, and a
+    picture that is redrawn at every move draws the moving artists alone. Axes only grow until `release` lets
+    them shrink: with new limits at every move, a falling curve would not look lower. A view that is not
+    `large` leaves out numbers and explanations.
     """
 
     KEY: ClassVar[str]
@@ -77,17 +68,19 @@ class View:
     legend_px: float | None = None  # the width for its legends, by default that of its axes
     server = 0  # the one whose steps are shown
     styled: Callable[[], AbstractContextManager[Any]] = nullcontext  # settings of what is made after `draw`
+    is_animated = False  # whether its moving artists are drawn apart from their figure
 
     def draw(self, axes: Axes | Sequence[Axes], data: ViewData, large: bool = True) -> Self:
         """Draw into axes, under the present settings of matplotlib; with fewer than `PANELS`, the first."""
         self.axes = [axes] if isinstance(axes, Axes) else list(axes)
         self.ax, self.large, self.look = self.axes[0], large, look()
         self.line_pt, self.em = rcParams["lines.linewidth"], rcParams["font.size"]
-        self.fixed: list[Artist] = []  # what `make` adds and does not move
+        self.artists: dict[Any, Artist] = {}
+        self.styles: dict[Any, Style] = {}
+        self.shown: dict[Any, Any] = {}  # the artists of the present data, in the order of drawing
         self.known: dict[Any, Any] = {}
         self.rows = dict.fromkeys(self.axes, 0)  # of legends
         self.held: dict[Any, tuple[Any, tuple[float, float]]] = {}
-        there = {artist for ax in self.axes for artist in ax.get_children()}
         for ax in self.axes:
             ax.set_autoscale_on(False)
             ax.xaxis.set_major_formatter(tick)
@@ -97,31 +90,27 @@ class View:
             if ax.get_xscale() == "linear":
                 ax.xaxis.set_major_locator(Ticks(6 if large else 4, integer=self.WHOLE))
         self.now_style = self.style("now")
+        # Behind a text, where a line or an area may pass.
+        self.halo: Style = {"facecolor": self.look.background, "alpha": 0.8, "linewidth": 0, "pad": 0.5}
         self.heading = self.ax.set_title(self.NAME)
         self.legend_style: Style = {"fontsize": rcParams["legend.fontsize"], "labelcolor": self.look.ink}
         self.legend_style["frameon"] = False
         self.make()
-        # The request that the reader follows: a frame over the height of the axes.
-        frame: Style = {"fill": False, "edgecolor": self.look.vermilion, "linewidth": self.line_pt}
-        self.frame = span(self.axes[min(self.FRAMED, len(self.axes) - 1)], zorder=6, **frame)
-        self.lack = self.text(self.ax, color=self.look.soft, xycoords="axes fraction", va="top")
-        there.update(self.fixed)
-        every = (artist for ax in self.axes for artist in ax.get_children() if artist not in there)
-        still = (Axes, Legend)  # what changes rarely
-        self.moving = sorted((each for each in every if not isinstance(each, still)), key=Artist.get_zorder)
-        for artist in self.moving:
-            if not isinstance(artist, Text):
-                artist.set_in_layout(False)  # it is within the axes, and to measure it would take long
         self.show(data)
         return self
 
     def make(self) -> None:
-        """Make all artists, empty, in `self.axes`."""
-        raise NotImplementedError
+        """Prepare `self.axes`: what does not depend on data."""
 
     def update(self, data: ViewData) -> None:
-        """Give the artists new data."""
+        """Draw data."""
         raise NotImplementedError
+
+    @property
+    def moving(self) -> list[Artist]:
+        """The artists that move, from the lowest to the highest."""
+        moving = (artist for artist in self.shown.values() if artist.get_animated())
+        return sorted(moving, key=Artist.get_zorder)
 
     def describe(self, data: ViewData) -> list[str]:
         """Return a description of what the view shows, in sentences."""
@@ -135,12 +124,6 @@ class View:
         """Return where the request that the reader follows is, from left to right; None for nowhere."""
         return None
 
-    def show_intervals(self, data: ViewData) -> None:
-        """Add the intervals that `bs.plot` shows."""
-
-    def show_theory(self, answer: "Answer", data: ViewData) -> None:
-        """Add what theory expects."""
-
     def title(self, data: ViewData) -> str:
         return self.NAME if self.large else self.SHORT
 
@@ -149,24 +132,26 @@ class View:
         return bool(self.NEEDS) and getattr(data, self.NEEDS) is None
 
     def show(self, data: ViewData) -> None:
-        """Draw the data, or a line if they lack what is drawn."""
-        lacks = self.lacks(data)
+        """Draw the data, or a line if they lack what is drawn; hide what is not drawn anew."""
+        lacks, before, self.shown = self.lacks(data), self.shown, {}
         if self.changed("lacks", lacks):
             for ax in self.axes:
                 ax.axis("off" if lacks else "on")
                 if (legend := ax.get_legend()) is not None:
                     legend.set_visible(not lacks)
-            for artist in (*self.moving, *self.fixed):
-                artist.set_visible(not lacks)
-            self.write(self.lack, self.LACKS * lacks, 0, 1)
-            self.lack.set_visible(lacks)
         if (title := self.title(data)) != self.heading.get_text():
             self.heading.set_text(title)
-        if not lacks:
+        if lacks:
+            line: Style = {"color": self.look.soft, "xycoords": "axes fraction", "va": "top"}
+            self.annotate("lacks", self.LACKS, 0, 1, **line)
+        else:
             self.update(data)
-            found = None if math.isnan(data.followed_ms) else self.followed(data)
-            left, right = found or (0.0, 0.0)
-            self.frame.set(x=left, width=right - left, visible=found is not None)
+            if not math.isnan(data.followed_ms) and (ends := self.followed(data)) is not None:
+                frame: Style = {"fill": False, "edgecolor": self.look.vermilion, "linewidth": self.line_pt}
+                ax = self.axes[min(self.FRAMED, len(self.axes) - 1)]
+                self.span("followed", *ends, ax, zorder=6, **frame)
+        for key in before.keys() - self.shown.keys():
+            self.artists[key].set_visible(False)
 
     def release(self, data: ViewData) -> None:
         """Let axes shrink to the present data."""
@@ -179,7 +164,113 @@ class View:
             ax.relim(visible_only=True)  # as `set_data` does not
             leave(ax)
 
-    # What views draw with.
+    def stack(
+        self, styles: Mapping[Any, Style], heights: np.ndarray, edges: np.ndarray, other: Heights | None,
+        data: ViewData,
+    ) -> float:  # fmt: skip
+        """Draw heights, shape (styles, bars), as stacked bars, and the outline of another setting's total.
+
+        Return the highest.
+        """
+        tops = np.cumsum(heights, axis=0)
+        for (key, style), height, top in zip(styles.items(), heights, tops, strict=True):
+            if height.any():
+                self.stairs(key, top, edges, top - height, **style)
+        return max(float(tops.max()), self.outline(other, data))
+
+    def outline(
+        self, bars: Heights | None, data: ViewData, key: Any = "other", ax: Axes | None = None
+    ) -> float:
+        """Outline another setting's bars, if there are any; return the highest of them."""
+        if bars is None:
+            return 0.0
+        self.stairs(key, *bars, ax=ax, **self.other_style(data) | {"zorder": 3})
+        return float(np.nanmax(bars[0], initial=0.0))
+
+    def filled(self, colour: str, hatch: str = "") -> Style:
+        """Return the style of an area: a colour of the theme, and a hatch where colours are alike."""
+        fill = {"facecolor": getattr(self.look, colour), "edgecolor": self.look.background}
+        return fill | {"hatch": hatch, "linewidth": 0, "zorder": 2}
+
+    def note(
+        self, key: Any, words: str, x: float = 1, y: float = 1, right: float = 0, up: float = -0.2,
+        ax: Axes | None = None, **style: Any,
+    ) -> None:  # fmt: skip
+        """Write an explanation into a corner of a large view's axes, by fractions of them."""
+        look: Style = {"xycoords": "axes fraction", "ha": "right", "va": "top", "color": self.look.soft}
+        if self.large:
+            self.annotate(key, words, x, y, right, up, ax, **look | style)
+
+    def names(
+        self, ends: Mapping[Any, tuple[str, float, float]], ems: float, across: bool, ax: Axes | None = None,
+        right: float = 0, up: float = 0, colours: Mapping[Any, str] | None = None, **style: Any,
+    ) -> None:  # fmt: skip
+        """Write names at points, by their keys, moved so many ems apart from each other: `across`, or up."""
+        ax = ax or self.ax
+        axis, length = (ax.xaxis, ax.bbox.width) if across else (ax.yaxis, ax.bbox.height)
+        scale = axis.get_transform()
+        low, high = scale.transform(np.array(axis.get_view_interval()))
+        least = ems * self.em_px / length * (high - low)
+        at = scale.transform(np.array([x if across else y for _, x, y in ends.values()])).tolist()
+        places = scale.inverted().transform(np.array(apart(at, least, low + least / 2, high - least / 2)))
+        for (key, (words, x, y)), place in zip(ends.items(), places.tolist(), strict=True):
+            x, y = (place, y) if across else (x, place)
+            colour = {"color": (colours or {}).get(key, self.look.ink)}
+            self.annotate(("name", key), words, x, y, right, up, ax, **colour | style)
+
+    # What views draw with: methods as those of axes, with a key for each artist.
+
+    def put(
+        self, key: Any, make: Callable[..., Any], ax: Axes | None = None, still: bool = False, **style: Any
+    ) -> Any:
+        """Return the artist of a key with a style: made at its first use, and shown."""
+        found = self.artists.get(key)
+        if found is None:
+            with self.styled():
+                found = self.artists[key] = make(**style)
+            found.set_animated(self.is_animated and not still)
+            found.set_in_layout(False)  # it is within the axes, and to measure it would take long
+            if found.axes is None:
+                (ax or self.ax).add_artist(found)
+        elif style != (old := self.styles[key]):
+            found.set(**{name: value for name, value in style.items() if old.get(name) != value})
+        self.styles[key], self.shown[key] = style, found
+        found.set_visible(True)
+        return found
+
+    def plot(self, key: Any, x: Any, y: Any, ax: Axes | None = None, **style: Any) -> None:
+        """Draw a line, or marks."""
+        self.put(key, partial(Line2D, [], []), ax, **style).set_data(x, y)
+
+    def stairs(
+        self, key: Any, heights: np.ndarray, edges: np.ndarray, base: Any = None, ax: Axes | None = None,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """Draw bars from a base on, or without one their outline."""
+        make = partial(StepPatch, heights, edges, baseline=base)
+        self.put(key, make, ax, **{"fill": base is not None} | style).set_data(heights, edges, base)
+
+    def area(self, key: Any, path: Path, ax: Axes | None = None, **style: Any) -> None:
+        """Draw a path, unless it is empty; one of thousands of rectangles draws in the time of one."""
+        if path is not NOWHERE or style.get("label"):
+            self.put(key, partial(PathPatch, path), ax, **style).set_path(path)
+
+    def span(self, key: Any, left: float, right: float, ax: Axes | None = None, **style: Any) -> None:
+        """Draw a rectangle as high as the axes."""
+        make = partial(Rectangle, (0, 0), 0, 1, transform=(ax or self.ax).get_xaxis_transform())
+        self.put(key, make, ax, **style).set_bounds(left, 0, right - left, 1)
+
+    def annotate(
+        self, key: Any, words: str, x: float, y: float, right: float = 0, up: float = 0,
+        ax: Axes | None = None, still: bool = False, **style: Any,
+    ) -> None:  # fmt: skip
+        """Write words, if there are any, so many ems from a place; what is `still` rarely changes."""
+        if words:
+            make = partial(Annotation, "", (0, 0), (0, 0), transform=IdentityTransform(), **FROM_DATA)
+            found = self.put(key, make, ax, still, **{"zorder": 7} | style)
+            if self.changed(key, (words, x, y, right, up)):
+                found.set(text=words, position=(right * self.em, up * self.em))
+                found.xy = (x, y)
 
     def style(self, colour: str, dashes: Any = "-", width: float = 1.0) -> Style:
         """Return the style of a line: a colour of the theme, and a multiple of the usual width."""
@@ -191,61 +282,14 @@ class View:
             return {"color": self.look.ink, "linestyle": "--", "linewidth": 0.6 * self.line_pt}
         return {"color": self.look.ghost, "linestyle": "-", "linewidth": 1.3 * self.line_pt}
 
-    def text(self, ax: Axes, **look: Any) -> Annotation:
-        """Return an empty text beside a place in data coordinates, which `write` fills."""
-        found: Annotation = ax.annotate("", (0, 0), (0, 0), **FROM_DATA | {"zorder": 7} | look)
-        found.set_in_layout(False)
-        return found
-
     def reserve(self, ax: Axes, words: str, x: float, right: float) -> None:
         """Let the layout leave room right of `x`, a fraction of the width, for words that other data have."""
         at: Style = FROM_AXES | {"alpha": 0}
-        self.fixed.append(ax.annotate(words, (x, 0.5), (right * self.em, 0), **at))
-
-    def line(self, ax: Axes, zorder: float, **style: Any) -> Line2D:
-        """Return a line, or marks, without a point yet."""
-        return ax.plot([], [], zorder=zorder, **style)[0]
-
-    def areas(self, ax: Axes, zorder: float, **style: Any) -> PathPatch:
-        """Return an empty area: one artist for thousands of rectangles draws in the time of one."""
-        found = PathPatch(NOWHERE, zorder=zorder, **style)
-        ax.add_patch(found)
-        return found
-
-    def fill(self, areas: PathPatch, path: Path) -> None:
-        """Give areas their path; they are hidden where it is empty, as a hatch takes time even so."""
-        areas.set_path(path)
-        areas.set_visible(path is not NOWHERE)
-
-    def outlines(self, ax: Axes, zorder: float, **style: Any) -> StepPatch:
-        """Return an empty outline of bars."""
-        return ax.stairs([0], [0, 1], baseline=None, zorder=zorder, **style)
-
-    def show_other(self, line: StepPatch, bars: Heights | None, data: ViewData) -> float:
-        """Outline another setting's bars, or hide the outline; return the highest of them."""
-        line.set_visible(bars is not None)
-        if bars is None:
-            return 0.0
-        line.set_data(*bars)
-        line.set(**self.other_style(data))
-        return float(np.nanmax(bars[0], initial=0.0))
-
-    def write(
-        self, text: Annotation, words: str, x: float, y: float, right: float = 0, up: float = 0
-    ) -> None:
-        """Write words at a place, moved by so many ems; those of `self.fixed` rarely change."""
-        if self.changed(text, (words, x, y, right, up)) or text.get_visible() != bool(words):
-            text.set(text=words, visible=bool(words), position=(right * self.em, up * self.em))
-            text.xy = (x, y)
+        ax.annotate(words, (x, 0.5), (right * self.em, 0), **at)
 
     @property
     def em_px(self) -> float:
         return float(self.em / 72 * self.ax.figure.dpi)
-
-    def apart(self, ax: Axes, places: Sequence[float], ems: float, up: bool = False) -> list[float]:
-        """Return fractions of the width of axes, or of the height, moved so many ems apart within them."""
-        least = ems * self.em_px / (ax.bbox.height if up else ax.bbox.width)
-        return apart(places, least, least / 2, 1 - least / 2)
 
     def changed(self, what: Any, value: Any) -> bool:
         """Return whether a value is new."""
@@ -266,31 +310,29 @@ class View:
             if self.changed((ax, name), (first, last)):
                 ax.set(**{f"{name}lim": (first, last)})
 
-    def label(self, axis: Any, label: str, upper_ms: float | None = None) -> None:
-        """Label an axis; an axis of durations up to `upper_ms` has a suitable unit."""
+    def label(self, axis: Any, label: str, upper_ms: float | None = None, form: Any = None) -> None:
+        """Label an axis, whose numbers have a form; one of durations up to `upper_ms` has a suitable unit."""
         unit, ms = ("", 1.0) if upper_ms is None else unit_of(upper_ms)
         if self.changed((axis, "label"), (label, unit)):
-            axis.set_major_formatter(tick_in(ms))
+            axis.set_major_formatter(form or tick_in(ms))
             axis.set_label_text(f"{label} ({unit})" if unit else label)
 
-    def legend(self, ax: Axes, entries: Sequence[tuple[str, Style]]) -> None:
-        """Show names with the style of their lines or areas, below the axes."""
-        if not self.changed((ax, "legend"), [*entries]):
+    def legend(self, ax: Axes | None = None, most: int | None = None) -> None:
+        """Show the labels of what is drawn below axes, at most so many."""
+        ax = ax or self.ax
+        labels = {key: self.styles[key].get("label") for key in self.shown}
+        labels = {key: label for key, label in labels.items() if label}
+        if not self.changed((ax, "legend"), [*labels.items()]):
             return
         if (old := ax.get_legend()) is not None:
             old.remove()
-        self.rows[ax] = 0
-        if not entries:
-            return
-        areas = any("facecolor" in style for _, style in entries)  # else dashes tell lines apart
-        options = self.legend_style | {"handlelength": 0.8 if areas else 1.8, "handletextpad": 0.5}
-        with self.styled():
-            handles = [
-                Patch(label=name, **style) if "facecolor" in style else Line2D([], [], label=name, **style)
-                for name, style in entries
-            ]
-            widest = max(len(name) for name, _ in entries)
-            self.rows[ax] = below(ax, handles, widest, self.legend_px, labelspacing=0.25, **options)
+        handles, self.rows[ax] = [self.shown[key] for key in labels][:most], 0
+        if handles:
+            areas = any(isinstance(each, Patch) for each in handles)  # else dashes tell lines apart
+            options = self.legend_style | {"handlelength": 0.8 if areas else 1.8, "handletextpad": 0.5}
+            widest = max(len(each.get_label()) for each in handles)
+            with self.styled():
+                self.rows[ax] = below(ax, handles, widest, self.legend_px, labelspacing=0.25, **options)
 
 
 def leave(ax: Axes) -> None:
@@ -316,41 +358,13 @@ class Ticks(MaxNLocator):
 class MomentView(View):
     """A view of a part of a run, by the time from its beginning on."""
 
-    def add_place(self) -> None:
-        """Make room for the place of the moment, beside the name of the time axis."""
+    def make(self) -> None:
         self.axes[-1].set_xlabel("", loc="left" if self.large else "center")
-        right: Style = {"ha": "right", "va": "baseline", "color": self.look.soft}
-        self.place = self.text(self.axes[-1], xycoords="axes fraction", **right)
 
     def write_place(self, begin_s: float, server: str = "") -> None:
-        self.write(self.place, f"from {duration(1000 * begin_s)} on{server}" * self.large, 1, 0, up=-2.75)
-
-
-class StackedView(View):
-    """A view of stacked bars, with the outline of another setting's total over them."""
-
-    def add_bars(self, ax: Axes, fills: Mapping[Any, tuple[str, str]]) -> None:
-        """Add bars from the bottom up: by key, a colour of the theme and a hatch where colours are alike."""
-        edge = self.look.background
-        self.styles: dict[Any, Style] = {
-            key: {"facecolor": getattr(self.look, colour), "hatch": hatch, "edgecolor": edge}
-            for key, (colour, hatch) in fills.items()
-        }
-        self.bars = {
-            key: ax.stairs([0], [0, 1], baseline=[0], fill=True, linewidth=0, zorder=2, **style)
-            for key, style in self.styles.items()
-        }
-        self.other_total = self.outlines(ax, 3)
-
-    def show_bars(
-        self, heights: np.ndarray, edges: np.ndarray, other: Heights | None, data: ViewData
-    ) -> float:  # fmt: skip
-        """Draw heights, shape (bars' keys, bars), and another setting's total; return the highest."""
-        tops = np.cumsum(heights, axis=0)
-        for bars, height, top in zip(self.bars.values(), heights, tops, strict=True):
-            bars.set_visible(bool(height.any()))
-            bars.set_data(top, edges, baseline=top - height)
-        return max(float(tops.max()), self.show_other(self.other_total, other, data))
+        """Write where the moment is, beside the name of the time axis."""
+        place = f"from {duration(1000 * begin_s)} on{server}"
+        self.note("place", place, y=0, up=-2.75, ax=self.axes[-1], va="baseline")
 
 
 def below(ax: Axes, handles: Sequence[Any], widest: int, wide_px: float | None = None, **options: Any) -> int:

@@ -29,15 +29,18 @@ def test_the_dots_are_the_run_and_an_idle_server_lifts_the_energy():
     data = data_of(PAID, before=data_of(PAID.replace(rate_per_s=600)))
     view, found = drawn(CostView, data), costs_of(data.result)
     for kind, key in (("energy", "joules_per_request"), ("cost", "cost_per_million")):
-        assert view.lines[kind].get_ydata()[0] == 100
-        x, y = dot(view.dots[kind])
+        assert view.shown[kind].get_ydata()[0] == 100
+        x, y = dot(view.shown[kind, "now"])
         assert x == data.summary["mean_batch_size"]
         assert y * found.each[kind][0] / 100 == pytest.approx(data.summary[key])
-        assert y > np.interp(x, found.sizes, view.lines[kind].get_ydata())
-    assert len(view.other_dots.get_xdata()) == 2
-    assert view.other_dots.get_visible()
+        assert y > np.interp(x, found.sizes, view.shown[kind].get_ydata())
+    assert {("energy", "other"), ("cost", "other")} <= view.shown.keys()
     assert names_of(view.ax) == ["energy", "cost", "this run, with its idle time"]
-    assert view.costs.get_text().startswith(f"\N{BLACK DIAMOND} energy {found.run['energy']:.3g} J a request")
+    assert (
+        view.shown["costs"]
+        .get_text()
+        .startswith(f"\N{BLACK DIAMOND} energy {found.run['energy']:.3g} J a request")
+    )
 
 
 @pytest.mark.parametrize(

@@ -87,15 +87,15 @@ def test_a_frame_marks_each_setting_that_cannot_be_told_from_the_best(cases, the
     data = dataclasses.replace(plain, surface=Tied(**grid))
     picture = shown(data, large="map", theme=theme, alone=True)
     view = picture.views["map"]
-    corners = view.ties.get_path().vertices.reshape(-1, 5, 2)
+    corners = view.shown["ties"].get_path().vertices.reshape(-1, 5, 2)
     assert {(math.floor(x), math.floor(y)) for x, y in corners[:, 0]} == {(2, 0), (3, 0), (2, 1), (3, 1)}
     assert ((corners > np.floor(corners)) & (corners < np.ceil(corners))).all()  # inside, beside the border
-    assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (3.5, 1.5)
+    assert tuple(each[0] for each in view.shown["best"].get_data()) == (3.5, 1.5)
     assert "dashed" in view.ax.get_xlabel()
     assert "3 others do not differ significantly" in picture.describe(data)
     picture.show(dataclasses.replace(plain, surface=Alone(**grid)))
     assert "dashed" not in view.ax.get_xlabel()
-    assert len(view.ties.get_path().vertices) == 1
+    assert "ties" not in view.shown
 
 
 # Energy.
@@ -112,14 +112,14 @@ def test_the_star_has_the_least_energy_within_the_objective_and_the_line_is_its_
     found, view = hungry.surface, drawn(HeatMapView, hungry)
     within = ~found.overloaded & (found.p99_ms <= 20)
     least = np.where(within, found.joules_per_request, np.nan)
-    row, column = (int(at[0] - 0.5) for at in (view.star.get_ydata(), view.star.get_xdata()))
+    row, column = (int(at[0] - 0.5) for at in view.shown["best"].get_data()[::-1])
     assert least[row, column] <= 1.01 * np.nanmin(least)
     assert np.nanmin(found.joules_per_request) < np.nanmin(least)  # others take less, too late
     np.testing.assert_array_equal(MEASURES[found.metric].within(hungry), within)
     np.testing.assert_array_equal(coloured(view)[..., 3] > 0, np.isfinite(found.joules_per_request))
     free = dataclasses.replace(hungry, objective_ms=None)
     view.show(free)
-    assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) != (column + 0.5, row + 0.5)
+    assert tuple(each[0] for each in view.shown["best"].get_data()) != (column + 0.5, row + 0.5)
     assert not MEASURES[found.metric].within(free).any()  # nor a line
 
 

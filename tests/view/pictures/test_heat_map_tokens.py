@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from pictures import coloured, drawn, over
+from pictures import coloured, drawn, group, over
 
 import batchsim as bs
 from batchsim.study.surface import load_curve, surface
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.heat_map import MEASURES, HeatMapView, position
+from batchsim.view.pictures.heat_map import MEASURES, OVERLOADED, REFUSED, HeatMapView, position
 from batchsim.view.pictures.load import TokenLoadView
 
 STEP = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)
@@ -107,14 +107,14 @@ def test_a_click_on_a_cell_sets_its_setting(cases, name):
 def test_the_star_and_the_frames_are_the_best_and_its_ties(cases):
     found, view = cases["both"].surface, drawn(HeatMapView, cases["both"])
     row, column = found.best()
-    assert (view.star.get_xdata()[0], view.star.get_ydata()[0]) == (column + 0.5, row + 0.5)
-    assert view.ties.get_visible() == ("dashed" in view.ax.get_xlabel()) == (found.ties().sum() > 1)
+    assert tuple(each[0] for each in view.shown["best"].get_data()) == (column + 0.5, row + 0.5)
+    assert ("ties" in view.shown) == ("dashed" in view.ax.get_xlabel()) == (found.ties().sum() > 1)
     for case in (cases["both"], cases["memory"]):
         view, surface = drawn(HeatMapView, case), case.surface
         reasons = (surface.overloaded & ~surface.refused, surface.refused)
-        for area, cells in zip(view.cells.values(), reasons, strict=False):
-            assert area.get_visible() == cells.any()
-            assert len(area.get_path().vertices) == max(5 * cells.sum(), 1)
+        for name, cells in zip((OVERLOADED, REFUSED), reasons, strict=True):
+            assert (name in view.shown) == cells.any()
+            assert not cells.any() or len(view.shown[name].get_path().vertices) == 5 * cells.sum()
 
 
 def test_the_present_setting_stands_on_the_map_also_with_memory_without_end(cases):
@@ -123,7 +123,7 @@ def test_the_present_setting_stands_on_the_map_also_with_memory_without_end(case
     assert position(cases["unlimited"].surface, cases["unlimited"].result.scenario.rule) == (2.5, 3.5)
     assert position(cases["both"].surface, bs.SizeOrWait(8, 10)) is None
     view = drawn(HeatMapView, cases["pinned"])
-    assert (view.now.get_xdata()[0], view.other.get_xdata()[0]) == (1.5, 2.5)
+    assert [view.shown[mark].get_xdata() for mark in ("now", "other")] == [[1.5], [2.5]]
 
 
 def test_the_map_in_words(cases):
@@ -145,31 +145,31 @@ def test_the_map_in_words(cases):
 def test_the_present_point_is_where_the_result_is(cases):
     view, summary = drawn(TokenLoadView, cases["both"]), cases["both"].summary
     columns = ("ttft_p99_ms", "mean_ttft_ms", "p99_ms", "tpot_p99_ms", "mean_tpot_ms", "throughput_per_s")
-    points = [(point.get_xdata()[0], point.get_ydata()[0]) for point in view.points]
+    points = [(point.get_xdata()[0], point.get_ydata()[0]) for point in group(view, "now point").values()]
     assert points == [(8, summary[column]) for column in columns]
 
 
 def test_the_lines_are_the_curves_and_end_at_saturation(cases):
     data = cases["both"]
     view, curve = drawn(TokenLoadView, data), data.curve
-    for line, each in zip(view.curves, view.drawn, strict=True):
+    for line, each in zip(group(view, "now").values(), view.drawn, strict=True):
         column = getattr(curve, each.column)
         if each.column.endswith("_ms"):
             column = np.where(curve.overloaded, math.nan, column)
         np.testing.assert_array_equal(line.get_ydata(), column)
-    assert {area.get_x() for area in view.beyond} == {curve.saturation}
-    assert not drawn(TokenLoadView, cases["clients"]).beyond[0].get_visible()
-    *durations, throughput = drawn(TokenLoadView, cases["overloaded"]).points
+    assert {area.get_x() for area in group(view, "beyond").values()} == {curve.saturation}
+    assert not group(drawn(TokenLoadView, cases["clients"]), "beyond")
+    *durations, throughput = group(drawn(TokenLoadView, cases["overloaded"]), "now point").values()
     assert all(math.isnan(point.get_ydata()[0]) for point in durations)
     assert throughput.get_ydata()[0] == cases["overloaded"].result.throughput_per_s
 
 
 def test_each_objective_is_a_line_of_its_own_panel(cases):
     view = drawn(TokenLoadView, cases["both"])
-    assert [line.get_ydata()[0] for line in view.objective_lines] == [700, 40]
+    assert [view.shown[name].get_ydata()[0] for name in BOTH] == [700, 40]
     view.show(cases["one"])
-    assert view.objective_lines[0].get_ydata()[0] == 700
-    assert math.isnan(view.objective_lines[1].get_ydata()[0])
+    assert view.shown["ttft_ms"].get_ydata() == [700] * 2
+    assert "tpot_ms" not in view.shown
 
 
 def test_a_click_on_the_load_sets_the_rate_or_the_clients(cases):
@@ -192,16 +192,17 @@ def test_the_load_in_words(cases):
 
 def test_other_data_is_drawn_beside_only_against_the_same_axis(cases):
     moved = dataclasses.replace(cases["both"], before=cases["clients"])
-    assert not drawn(TokenLoadView, moved).other_curves[0].get_visible()
+    assert not group(drawn(TokenLoadView, moved), "other")
     view = drawn(TokenLoadView, cases["pinned"])
-    assert view.other_points[0].get_ydata()[0] == cases["both"].summary["ttft_p99_ms"]
+    assert view.shown["other point", "ttft_p99_ms"].get_ydata()[0] == cases["both"].summary["ttft_p99_ms"]
 
 
 def test_durations_within_a_decade_have_a_fine_scale_and_an_objective_at_its_top_its_name_below(cases):
     view = drawn(TokenLoadView, cases["both"])
+    lines = [*group(view, "now").values(), *group(view, "now point").values()]
     for ax in view.axes[:2]:
         low, high = ax.get_ylim()
-        shown = np.concatenate([line.get_ydata() for line in (*view.curves, *view.points) if line.axes is ax])
+        shown = np.concatenate([line.get_ydata() for line in lines if line.axes is ax])
         least, most = np.nanmin(shown), np.nanmax(shown)
         assert low <= least
         assert most <= high
@@ -211,6 +212,7 @@ def test_durations_within_a_decade_have_a_fine_scale_and_an_objective_at_its_top
     below = {}
     for limit_ms in (30.0, 90.0):
         view.show(dataclasses.replace(cases["both"], tpot_ms=limit_ms))
-        below[limit_ms] = view.objective_names[1].get_position()[1] < 0
-        assert view.objective_names[1].get_text() == f"objective {limit_ms:g} ms"
+        name = view.shown["name", "tpot_ms"]
+        below[limit_ms] = name.get_position()[1] < 0
+        assert name.get_text() == f"objective {limit_ms:g} ms"
     assert below == {30.0: False, 90.0: True}, view.axes[1].get_ylim()

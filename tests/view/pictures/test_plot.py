@@ -204,7 +204,7 @@ def test_an_overloaded_run_has_its_queue_and_no_band_of_a_percentile():
     picture, text = drawn_with_theory(SCENARIO.replace(rate_per_s=4000), 20_000)
     latency = picture.views["latency"]
     assert "Overloaded" in latency.heading.get_text()
-    assert latency.queue.get_visible()
+    assert "queue" in latency.shown
     assert spans(latency.ax) == []
     assert text.startswith("no steady state")
 
@@ -215,9 +215,9 @@ GREEDY = bs.Scenario(bs.Poisson(800), bs.SizeOrWait(16, 0), bs.Affine(5, 0.25))
 def test_the_distribution_of_theory_is_drawn_over_the_simulated_one():
     picture, text = drawn_with_theory(GREEDY, 50_000)
     latency = picture.views["latency"]
-    line = next(each for each in reversed(latency.ax.patches) if hasattr(each, "get_data"))
-    assert line.get_data().values == pytest.approx(latency.bars.get_data().values, abs=0.3)
-    assert picture.views["batches"].ax.lines[-1].get_ydata().sum() == pytest.approx(100)
+    bars, expected = (latency.shown[key].get_data().values for key in ("bars", "expected"))
+    assert expected == pytest.approx(bars, abs=0.3)
+    assert picture.views["batches"].shown["theory"].get_ydata().sum() == pytest.approx(100)
     assert "mean latency 9.656 ms" in text
 
 
@@ -240,7 +240,7 @@ def test_what_theory_says_stands_below_or_why_it_says_nothing(knobs, text):
 def test_theory_that_has_no_distribution_leaves_the_mean():
     scenario = bs.Scenario(bs.Gamma(90, 2), bs.SizeOrWait(1, 0), bs.Affine(10, 0))
     picture, text = drawn_with_theory(scenario, 100)
-    line = picture.views["latency"].ax.lines[-1]
+    line = picture.views["latency"].shown["theory"]
     assert f"GI/D/1: mean latency {line.get_xdata()[0]:.4g} ms" in text
     assert "nan" not in text
 

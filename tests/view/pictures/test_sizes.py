@@ -33,14 +33,14 @@ def test_a_plot_and_a_live_picture_have_the_view_if_requests_have_sizes():
 def test_beside_the_batches_is_the_latency_by_size_with_that_of_the_other_setting():
     data = ViewData(run(), before=ViewData(run(rule=bs.SizeOrWait(2, 20))))
     view = drawn(SizesView, data)
-    for line, q in zip(view.lines.values(), (50, 99), strict=True):
-        values, shares, _ = line.get_data()
+    for q in (50, 99):
+        values, shares, _ = view.shown[f"p{q}"].get_data()
         np.testing.assert_array_equal(values, latency_by_size(data.result, [q])[0][0])
         assert (shares[0], shares[-1]) == (0, 100)
     of_other, edges, _ = latency_by_size(data.before.result, [99])
-    np.testing.assert_array_equal(view.other_line.get_data().values, of_other[0])
-    np.testing.assert_array_equal(view.other_line.get_data().edges, edges)
-    assert view.padding.get_visible()
+    np.testing.assert_array_equal(view.shown["other"].get_data().values, of_other[0])
+    np.testing.assert_array_equal(view.shown["other"].get_data().edges, edges)
+    assert "padding" in view.shown
     assert names_of(view.ax)[1] == f"padding, {percent(data.summary['padding'])}"
 
 
@@ -50,8 +50,8 @@ SMALL_ONLY = {"rule": bs.SizeOrWait(16, 20, max_batch_units=128), "oversize_acti
 @pytest.mark.parametrize("more", [{}, SMALL_ONLY])
 def test_each_percentile_has_its_name_where_its_line_ends(more):
     view = drawn(SizesView, ViewData(run(**more)))
-    for q, line in view.lines.items():
-        values, edges, _ = line.get_data()
+    for q in (50, 99):
+        values, edges, _ = view.shown[f"p{q}"].get_data()
         last = np.flatnonzero(np.isfinite(values))[-1]
-        assert view.names[q].get_text() == f"p{q}"
-        assert view.names[q].xy == (edges[last + 1], values[last])
+        assert view.shown["name", q].get_text() == f"p{q}"
+        assert view.shown["name", q].xy == (edges[last + 1], values[last])

@@ -28,12 +28,12 @@ def test_a_moment_of_whole_batches_is_two_of_them(token_cases):
 
 def test_the_steps_view_draws_the_tokens_of_each_step_over_its_time(token_cases):
     view, now = drawn(StepsView, token_cases["short"]), token_cases["short"].moment()
-    total, edges_ms, base = view.bars["prefill"].get_data()
+    total, edges_ms, base = view.shown["prefill"].get_data()
     np.testing.assert_array_equal(total[::2], now.column("step_tokens"))
     np.testing.assert_array_equal((total - base)[::2], now.prompt_tokens)
     np.testing.assert_allclose(edges_ms[::2], 1000 * (now.column("batch_start_s") - now.begin_s))
     np.testing.assert_allclose(edges_ms[1::2], 1000 * (now.column("batch_finish_s") - now.begin_s))
-    assert len(view.preempted.get_xdata()) == np.count_nonzero(now.column("step_preempted")) > 0
+    assert len(view.shown["preempted"].get_xdata()) == np.count_nonzero(now.column("step_preempted")) > 0
     last, beyond = (view.spot(view.ax, edges_ms[-1] + ms, 1, token_cases["short"]) for ms in (-1e-3, 1e-3))
     assert last.text.startswith(f"Step {now.steps[-1]:,}, ")
     assert beyond is None
@@ -43,27 +43,27 @@ def test_while_nothing_runs_no_tokens_are_drawn(token_cases):
     view, now = drawn(StepsView, token_cases["free"]), token_cases["free"].moment()
     gaps = now.column("batch_start_s")[1:] > now.column("batch_finish_s")[:-1]
     assert gaps.any()
-    total, _, _ = view.bars["prefill"].get_data()
+    total, _, _ = view.shown["prefill"].get_data()
     np.testing.assert_array_equal(total[1::2] == 0, gaps)
 
 
 def test_seats_and_memory_are_shares_of_their_limits(token_cases):
     view, now = drawn(StepsView, token_cases["short"]), token_cases["short"].moment()
     for name, column, most in (("seats", "step_running", 8), ("memory", "step_blocks", 40)):
-        values, edges_ms, _ = view.lines[name].get_data()
+        values, edges_ms, _ = view.shown["now", name].get_data()
         starts_ms = 1000 * (now.column("batch_start_s") - now.begin_s) + 1e-3
         places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
         np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
         share = percent(float(now.column(column).mean() / most))
         assert any(text.startswith(f"{share} of {most}") for text in names_of(view.strip))
-    assert not drawn(StepsView, token_cases["free"]).lines["memory"].get_visible()
+    assert ("now", "memory") not in drawn(StepsView, token_cases["free"]).shown
 
 
 def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token_cases):
     view, now = drawn(StepsView, token_cases["pinned"]), token_cases["pinned"].moment()
     steps = token_cases["pinned"].pinned.result.steps
     for name, column, most in (("seats", "running", 8), ("memory", "kv_blocks", TOKENS.rule.kv_blocks)):
-        values, edges_ms, _ = view.other_lines[name].get_data()
+        values, edges_ms, _ = view.shown["other", name].get_data()
         for at_s in np.linspace(now.begin_s, now.end_s, 50)[:-1] + 1e-5:
             here = (steps.start_s <= at_s) & (at_s < steps.finish_s)
             place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
@@ -82,36 +82,25 @@ def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases):
         rows, drawn_ms = now.seats, 0.0
         ends = np.clip([rows.begin_s, rows.end_s], now.begin_s, now.end_s)
         for part in ("prefill", "again", "decode", "padded"):
-            corners = view.bars[part].get_path().vertices
-            if len(corners) > 1:
-                corners = corners.reshape(-1, 5, 2)
+            if part in view.shown:
+                corners = view.shown[part].get_path().vertices.reshape(-1, 5, 2)
                 drawn_ms += (corners[:, 1, 0] - corners[:, 0, 0]).sum()
         assert drawn_ms == pytest.approx(1000 * (ends[1] - ends[0]).sum())
-        assert view.bars["padded"].get_visible() == (name == "whole")
-        assert view.preempted.get_visible() == (name == "short")
+        assert ("padded" in view.shown) == (name == "whole")
+        assert ("preempted" in view.shown) == (name == "short")
 
 
-@pytest.mark.parametrize("name", ["pinned", "moved", "two", "whole"])
-def test_above_the_seats_are_those_taken_and_at_the_same_time_in_the_other_setting(token_cases, name):
-    data, view = token_cases[name], drawn(SeatsView, token_cases[name])
-    now = data.moment()
-    for line, each in ((view.taken, data), (view.other_taken, data.other)):
-        assert line.get_visible() == (each is not None)
-        if each is None:
-            continue
-        steps = each.result.steps
-        counts, edges_ms, _ = line.get_data()
-        for at_s in np.linspace(now.begin_s, now.end_s, 60)[:-1] + 1e-5:
-            here = (steps.server == 0) & (steps.start_s <= at_s) & (at_s < steps.finish_s)
-            place = np.searchsorted(edges_ms, 1000 * (at_s - now.begin_s), side="right") - 1
-            assert counts[place] == steps.running[here].sum()
-        assert counts.max() <= view.strip.get_ylim()[1]
-    beside = {"pinned": "in A", "moved": "before"}.get(name, "on average")
-    assert view.mean.get_text().endswith(beside)
-    assert ("in A." in view.describe(data)[0]) == (name == "pinned")
-    spot = view.spot(view.strip, 0.5 * view.strip.get_xlim()[1], 0, data)
-    assert re.search(r"^\d+ seats? taken", spot.text)
-    assert (beside in spot.text) == (name in ("pinned", "moved"))
+@pytest.mark.parametrize("name", ["pinned", "two"])
+def test_below_the_seats_is_what_is_below_the_steps_and_the_pointer_reads_the_same(token_cases, name):
+    data = token_cases[name]
+    seats, steps = (drawn(kind, data) for kind in (SeatsView, StepsView))
+    for key in (key for key in steps.shown if key[0] in ("now", "other")):
+        for one, other in zip(seats.shown[key].get_data(), steps.shown[key].get_data(), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert names_of(seats.strip)[-2:] == names_of(steps.strip)[-2:]
+    assert seats.strip.get_ylim() == steps.strip.get_ylim()
+    middle = 0.5 * seats.strip.get_xlim()[1]
+    assert seats.spot(seats.strip, middle, 0, data).text == steps.spot(steps.ax, middle, 0, data).text
 
 
 def test_steps_and_seats_are_those_of_the_server_that_is_chosen(token_cases):
@@ -123,7 +112,7 @@ def test_steps_and_seats_are_those_of_the_server_that_is_chosen(token_cases):
             view = kind()
             view.server = server
             view.draw(Figure().subplots(2), data)
-            assert view.place.get_text().endswith(f"server {server + 1} of 2")
+            assert view.shown["place"].get_text().endswith(f"server {server + 1} of 2")
         assert f"server {server + 1} of 2" in view.describe(data)[0] or kind is StepsView
     whole = token_data_of(TOKENS.replace(rule=bs.SizeOrWait(6, 100), servers=2))
     found, every = whole.moment(1), seats(whole.result)
@@ -140,7 +129,7 @@ def test_a_run_without_a_step_shows_no_seats_and_no_names_of_the_run_before(toke
     seen = {text.get_text() for text in texts_in(view.ax.figure)}
     assert "no step ran\non this server" in seen
     assert seen.isdisjoint(names_of(view.axes[-1]))
-    assert not view.preempted.get_visible()
+    assert view.shown.keys() == {"lacks"}
     assert in_words([view], nobody) == ""
     view.show(token_cases["short"])
     assert legend.get_visible()
@@ -156,11 +145,10 @@ PADDED = bs.Scenario(
 def test_padding_and_captured_sizes_are_seen_and_said():
     data = token_data_of(PADDED, 11)
     view = drawn(StepsView, data)
-    np.testing.assert_allclose(view.rungs.get_ydata(), [100 / 14, 200 / 14, 400 / 14, 800 / 14])
-    assert view.rungs.axes is view.strip  # beside the seats that are taken
-    small = StepsView().draw(Figure().subplots(1, squeeze=False).ravel(), data, large=False)
-    assert small.rungs.get_ydata().tolist() == [1, 2, 4, 8]
-    assert view.bars["padding"].get_visible()
+    captured = view.shown["captured"]
+    np.testing.assert_allclose(captured.get_ydata(), [100 / 14, 200 / 14, 400 / 14, 800 / 14])
+    assert captured.axes is view.strip  # beside the seats that are taken
+    assert view.shown["padding"].get_visible()
     assert [*names_of(view.axes[-1])][2:4] == ["of padding", "captured size"]
     said = [view.spot(view.ax, x, 0, data).text for x in (10, 200, 900)]
     assert "11 tokens, not captured: each kernel is launched" in said[1]
@@ -169,10 +157,9 @@ def test_padding_and_captured_sizes_are_seen_and_said():
     words = TokenFilm(data.result).words(0.9)
     assert "a step of 6 tokens for 6 requests, computed as 8, a captured size; 6 run" in words
     view = drawn(SeatsView, data)
-    assert view.bars["padding"].get_visible()
+    assert "padding" in view.shown
     assert {"empty, computed", "captured size"} <= {*names_of(view.axes[-1])}
-    assert view.rungs.axes is view.strip
-    assert view.rungs.get_ydata()[::3].tolist() == [1, 2, 4, 8]  # lines beside the numbers of taken seats
+    assert view.shown["captured"].axes is view.strip
     assert view.spot(view.ax, 900, 7, data).text == (
         "Seat 7 is empty, but computed: the step is padded to a captured size"
     )
@@ -181,7 +168,7 @@ def test_padding_and_captured_sizes_are_seen_and_said():
     small = SeatsView().draw(Figure().subplots(1, squeeze=False).ravel(), data, large=False)
     assert "captured size" not in names_of(small.axes[-1])
     plain = drawn(StepsView, token_data_of(PADDED.replace(captured=None), 11))
-    assert not plain.rungs.get_visible()
+    assert "captured" not in plain.shown
     assert "captured size" not in names_of(plain.axes[-1])
     assert "captured size" not in names_of(
         drawn(SeatsView, token_data_of(PADDED.replace(captured=None), 11)).axes[-1]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pictures import drawn
+from pictures import drawn, group
 
 from batchsim._format import duration, percent
 from batchsim.view.pictures.data import NAMED
@@ -14,7 +14,7 @@ def test_each_curve_is_the_attainment_of_every_limit(token_cases, name):
     view, result = drawn(TokenLatencyView, token_cases[name]), token_cases[name].result
     if token_cases[name].overloaded:
         return
-    for column, curve in view.curves.items():
+    for column, curve in group(view, "now").items():
         for limit_ms, share in list(zip(*curve.get_data(), strict=True))[5::10]:
             if column == "itl_ms":
                 gaps = result.metrics.columns[column]
@@ -33,9 +33,9 @@ def test_the_objectives_are_lines_with_a_dot_at_the_share_that_keeps_each(token_
     shares = [result.attainment(ttft_ms=300), result.attainment(tpot_ms=20), result.attainment(2000)]
     limits_ms, columns = (300, 20, 2000), [column for column in NAMED if column != "itl_ms"]
     for column, limit_ms, share in zip(columns, limits_ms, shares, strict=True):
-        assert view.objectives[column].get_xdata()[0] == limit_ms
-        assert view.dots[column].get_data() == ([limit_ms], [100 * share])
-    words = view.note.get_text().split("\n")
+        assert view.shown["objective", column].get_xdata() == [limit_ms] * 2
+        assert view.shown["dot", column].get_data() == ([limit_ms], [100 * share])
+    words = view.shown["note"].get_text().split("\n")
     for text in (f"TTFT {percent(shares[0])} in 300 ms", f"answer {percent(shares[2])} in 2 s"):
         assert text in words
     assert f"all {percent(result.attainment(2000, ttft_ms=300, tpot_ms=20))}" in words
@@ -43,9 +43,9 @@ def test_the_objectives_are_lines_with_a_dot_at_the_share_that_keeps_each(token_
 
 def test_without_an_objective_no_line_is_seen_and_the_p99_is_told(token_cases):
     view = drawn(TokenLatencyView, token_cases["free"])
-    assert not any(each.get_visible() for each in (*view.objectives.values(), *view.dots.values()))
+    assert not group(view, "objective") | group(view, "dot")
     p99 = duration(token_cases["free"].result.percentile(99, column="ttft_ms"))
-    assert view.note.get_text().startswith(f"TTFT p99 {p99}\n")
+    assert view.shown["note"].get_text().startswith(f"TTFT p99 {p99}\n")
 
 
 @pytest.mark.parametrize("name", ["plain", "losing", "whole"])
@@ -54,8 +54,8 @@ def test_each_name_stands_above_the_end_of_its_curve(token_cases, name):
     if token_cases[name].overloaded:
         return
     low, high = np.log(view.ax.get_xlim())
-    for column, text in view.names.items():
-        (*_, end_ms), (*_, end) = view.curves[column].get_data()
+    for column, text in group(view, "name").items():
+        (*_, end_ms), (*_, end) = view.shown["now", column].get_data()
         assert text.get_text() == NAMED[column]
         assert text.xy[1] == end
         assert text.get_position()[1] > 0  # above it
@@ -74,7 +74,7 @@ def test_the_pointer_reads_the_share_of_each_duration_that_there_is(token_cases)
 
 def test_what_is_pinned_or_was_before_has_its_curves_beside(token_cases):
     for name in ("pinned", "moved"):
-        other = drawn(TokenLatencyView, token_cases[name]).other_curves["ttft_ms"]
+        other = drawn(TokenLatencyView, token_cases[name]).shown["other", "ttft_ms"]
         assert other.get_visible()
         np.testing.assert_array_equal(other.get_xdata(), token_cases["plain"].curves["ttft_ms"][0])
-    assert not drawn(TokenLatencyView, token_cases["plain"]).other_curves["ttft_ms"].get_visible()
+    assert not group(drawn(TokenLatencyView, token_cases["plain"]), "other")

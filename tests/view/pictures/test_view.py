@@ -9,7 +9,7 @@ import pytest
 from matplotlib import style
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from pictures import BASE, SIZES, WAITS, data_of, drawn, names_of, over, shown, texts_in
+from pictures import BASE, SIZES, WAITS, data_of, drawn, group, names_of, over, shown, texts_in
 
 import batchsim as bs
 from batchsim._format import duration, number, percent
@@ -22,7 +22,7 @@ from batchsim.view.pictures.load import LoadView
 from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.pictures.token_latency import TokenLatencyView
 from batchsim.view.pictures.views import VIEWS
-from batchsim.view.theme import THEMES
+from batchsim.view.theme import COMPONENTS, THEMES
 
 # Any view.
 
@@ -75,24 +75,25 @@ def test_what_is_pinned_or_was_before_is_drawn_in_every_view_and_then_no_more(ca
     data, other = cases[name], cases["plain"].result
     kinds = LatencyView, BreakdownView, LoadView, BatchView, HeatMapView, TimelineView
     latency, breakdown, load, batches, grid, timeline = (drawn(kind, data) for kind in kinds)
-    values, edges, _ = latency.other_bars.get_data()
+    values, edges, _ = latency.shown["other"].get_data()
     np.testing.assert_allclose(values, Ranking(other.latency_ms).shares(edges), atol=1e-12)
     assert values.sum() == pytest.approx(100)
-    assert latency.other_fill.get_visible() == (name == "moved")
+    assert ("before" in latency.shown) == (name == "moved")
     ink = {"pinned": latency.look.ink, "moved": latency.look.ghost}[name]
-    assert to_hex(latency.other_bars.get_edgecolor()) == ink.lower()
+    assert to_hex(latency.shown["other"].get_edgecolor()) == ink.lower()
     groups = np.array_split(np.sort(other.latency_ms), 20)
-    np.testing.assert_allclose(breakdown.other_total.get_data().values, [group.mean() for group in groups])
-    assert load.other_points[0].get_ydata()[0] == other.percentile(99)
-    assert batches.other_total.get_data().values.sum() == pytest.approx(100)
-    ring = grid.other
+    means = [group.mean() for group in groups]
+    np.testing.assert_allclose(breakdown.shown["other"].get_data().values, means)
+    assert load.shown["other point", "p99_ms"].get_ydata()[0] == other.percentile(99)
+    assert batches.shown["other"].get_data().values.sum() == pytest.approx(100)
+    ring = grid.shown["other"]
     assert (ring.get_ydata()[0], ring.get_xdata()[0]) == (1.5, 2.5)  # 5 ms, 16
-    assert timeline.other_batches.get_visible()
+    assert timeline.shown["other"].get_visible()
     for view in (latency, breakdown, load, batches, grid, timeline):
+        others = [artist for key, artist in view.shown.items() if "other" in str(key)]
+        assert others
         view.show(cases["plain"])
-    seen = [latency.other_bars, breakdown.other_total, batches.other_total, *load.other_curves]
-    assert not any(artist.get_visible() for artist in seen)
-    assert len(grid.other.get_xdata()) == 0
+        assert not any(artist.get_visible() for artist in others)
 
 
 def test_at_the_right_edge_the_slowest_requests_are_told(cases):
@@ -107,12 +108,13 @@ def test_the_request_that_is_followed_is_framed_in_each_view_and_a_lost_one_in_n
     served, lost = (int(np.flatnonzero(np.isnan(result.latency_ms) == gone)[40]) for gone in (False, True))
     for kind in (LatencyView, BreakdownView):
         view = drawn(kind, dataclasses.replace(cases["losing"], followed=served))
-        assert view.frame.get_visible()
+        frame = view.shown["followed"]
+        assert frame.get_visible()
         share = 100 * np.mean(result.latency_ms[~np.isnan(result.latency_ms)] < result.latency_ms[served])
         at = result.latency_ms[served] if kind is LatencyView else share
-        assert view.frame.get_x() - 1e-9 <= at <= view.frame.get_x() + view.frame.get_width() + 1e-9
+        assert frame.get_x() - 1e-9 <= at <= frame.get_x() + frame.get_width() + 1e-9
         view.show(dataclasses.replace(cases["losing"], followed=lost))
-        assert not view.frame.get_visible()
+        assert not frame.get_visible()
 
 
 # The distribution of latency.
@@ -120,11 +122,11 @@ def test_the_request_that_is_followed_is_framed_in_each_view_and_a_lost_one_in_n
 
 def test_the_latency_view_marks_the_results_percentiles_and_its_bars_hold_all(cases):
     result, view = cases["plain"].result, drawn(LatencyView, cases["plain"])
-    assert {q: line.get_xdata()[0] for q, line in view.lines.items()} == {
-        q: result.percentile(q) for q in (50, 99)
-    }
-    assert view.bars.get_data().values.sum() == pytest.approx(100)
-    named = [text.get_text() for text in view.names]
+    for q in (50, 99):
+        assert view.shown[f"p{q}"].get_xdata() == [result.percentile(q)] * 2
+    assert view.shown["bars"].get_data().values.sum() == pytest.approx(100)
+    named = [text.get_text() for text in group(view, "name").values()]
+    assert group(view, "name")["objective"].get_color() == view.look.objective
     assert named == [*(f"p{q} {result.percentile(q):.3g}" for q in (50, 99)), "objective 20"]
 
 
@@ -132,7 +134,7 @@ def test_the_share_within_the_objective_counts_those_who_were_lost(cases):
     result, view = cases["losing"].result, drawn(LatencyView, cases["losing"])
     within = np.count_nonzero(result.latency_ms <= 20) / 3000
     lost = percent(np.isnan(result.latency_ms).mean())
-    assert view.note.get_text() == f"{percent(within)}\nwithin 20 ms\n{lost} lost"
+    assert view.shown["note"].get_text() == f"{percent(within)}\nwithin 20 ms\n{lost} lost"
 
 
 @pytest.mark.parametrize("kind", [LatencyView, TokenLatencyView])
@@ -140,14 +142,13 @@ def test_an_overloaded_run_shows_its_queue_and_no_percentile(cases, token_cases,
     data = (cases if kind is LatencyView else token_cases)["overloaded"]
     result, view = data.result, drawn(kind, data)
     assert "Overloaded" in view.heading.get_text()
-    durations = view.lines if kind is LatencyView else view.curves
-    assert not any(line.get_visible() for line in durations.values())
-    times_s, waiting = view.queue.get_data()
+    assert view.shown.keys() == {"growth", "queue", "growth name"}
+    times_s, waiting = view.shown["queue"].get_data()
     counted = [np.sum((result.arrival_s <= t) & (result.start_s > t)) for t in times_s]
     np.testing.assert_array_equal(waiting, counted)
     assert times_s[-1] == result.arrival_s[-1]
     growth = 3000 - 16 / 0.009 if kind is LatencyView else 60 - result.scenario.full_batches_per_s
-    assert view.note.get_text() == f"+{growth:,.0f} every second"
+    assert view.shown["growth name"].get_text() == f"+{growth:,.0f} every second"
 
 
 # Where the time goes.
@@ -164,11 +165,14 @@ def test_the_bars_are_the_mean_parts_of_ever_slower_requests(cases, token_cases,
     columns = {part: data.part_ms(part) for part in kind.PARTS if data.has(part)}
     np.testing.assert_allclose(sum(columns.values()), result.latency_ms)
     for part, column in columns.items():
-        values, _, base = view.bars[part].get_data()
+        if not column.any():
+            assert part not in view.shown
+            continue
+        values, _, base = view.shown[part].get_data()
         np.testing.assert_allclose(values - base, [column[group].mean() for group in groups], atol=1e-9)
         mean = np.nanmean(column)
         written = duration(mean) if kind is TokenBreakdownView else view.written(mean, 1)
-        assert view.names[part].get_text() == f"{part}\n{written}" * bool(mean)
+        assert view.shown["name", part].get_text() == f"{part}\n{written}"
 
 
 # Batches.
@@ -177,18 +181,18 @@ def test_the_bars_are_the_mean_parts_of_ever_slower_requests(cases, token_cases,
 def test_the_batch_views_bars_hold_every_batch_by_its_trigger_and_name_only_those_that_occur(cases):
     for name in ("plain", "slower", "losing"):
         view, batches = drawn(BatchView, cases[name]), cases[name].result.batches
-        for trigger, bars in view.bars.items():
-            values, _, baseline = bars.get_data()
-            share = np.mean(batches.trigger == trigger)
-            assert np.sum(values - baseline) * bars.get_visible() == pytest.approx(100 * share)
+        assert {*view.shown} & {*bs.Trigger} == {*batches.trigger}
+        for trigger in np.unique(batches.trigger):
+            values, _, baseline = view.shown[trigger].get_data()
+            assert np.sum(values - baseline) == pytest.approx(100 * np.mean(batches.trigger == trigger))
         assert len(names_of(view.ax)) == len(np.unique(batches.trigger))
 
 
 def test_many_batch_sizes_share_bars():
     data = data_of(BASE.replace(max_batch_size=300, rate_per_s=9000, servers=2))
     view, sizes = drawn(BatchView, data), data.result.batches.batch_size
-    values = [bars.get_data().values for bars in view.bars.values() if bars.get_visible()]
-    edges = view.bars[bs.Trigger.BACKLOG].get_data().edges
+    values = [view.shown[trigger].get_data().values for trigger in bs.Trigger if trigger in view.shown]
+    edges = view.shown[bs.Trigger.BACKLOG].get_data().edges
     assert len(edges) == 61
     expected = [100 * np.mean((sizes > low) & (sizes < high)) for low, high in pairwise(edges)]
     np.testing.assert_allclose(np.max(values, axis=0), expected)
@@ -199,21 +203,25 @@ def test_many_batch_sizes_share_bars():
 
 def test_todays_point_is_where_the_result_is_and_theorys_curve_where_theory_is_known(cases):
     view, result = drawn(LoadView, cases["plain"]), cases["plain"].result
-    points = [(m.get_xdata()[0], m.get_ydata()[0]) for m in view.points]
+    points = [(m.get_xdata()[0], m.get_ydata()[0]) for m in group(view, "now point").values()]
     heights = (result.percentile(99), result.mean_latency_ms, result.throughput_per_s)
     assert points == [(1500, height) for height in heights]
-    assert len(view.theory.get_ydata()) > 3
-    assert np.isfinite(view.theory.get_ydata()).all()
+    assert len(view.shown["theory"].get_ydata()) > 3
+    assert np.isfinite(view.shown["theory"].get_ydata()).all()
 
 
 def test_a_closed_loop_is_drawn_against_its_clients(cases):
     view = drawn(LoadView, cases["closed"])
     assert view.axes[-1].get_xlabel() == "clients"
-    assert view.points[0].get_xdata()[0] == 40
-    assert not any(area.get_visible() for area in view.beyond)
+    assert group(view, "now point")["p99_ms"].get_xdata() == [40]
+    assert not group(view, "beyond")
 
 
 # The timeline.
+
+
+def bars_of(view):
+    return [view.shown[part] for part in COMPONENTS if part in view.shown]
 
 
 def corners_of(area):
@@ -223,12 +231,12 @@ def corners_of(area):
 
 def test_the_timeline_draws_each_part_of_each_request_to_scale_and_frames_each_batch(cases):
     view, result = drawn(TimelineView, cases["plain"]), cases["plain"].result
-    drawn_ms = sum(np.ptp(corners_of(bars)[:, :, 0], axis=1).sum() for bars in view.bars.values())
+    drawn_ms = sum(np.ptp(corners_of(bars)[:, :, 0], axis=1).sum() for bars in bars_of(view))
     window = cases["plain"].window
     requests, begin_s = window.requests, window.begin_s
     from_s = np.maximum(result.arrival_s[requests], begin_s)
     assert drawn_ms == pytest.approx(1000 * (result.finish_s[requests] - from_s).sum())
-    frames, batches = corners_of(view.batches), slice(window.first, window.last + 1)
+    frames, batches = corners_of(view.shown["batches"]), slice(window.first, window.last + 1)
     np.testing.assert_allclose(frames[:, 0, 0], 1000 * (result.batches.start_s[batches] - begin_s))
     np.testing.assert_allclose(frames[:, 2, 0], 1000 * (result.batches.finish_s[batches] - begin_s))
     np.testing.assert_allclose(np.ptp(frames[:, :, 1], axis=1), result.batches.batch_size[batches] - 0.1)
@@ -240,14 +248,14 @@ def test_batches_at_another_rate_begin_as_long_after_the_first_of_the_same_reque
     (at_s, other_s) = (each.arrival_s[requests[0]] for each in (data.result, other))
     assert at_s < other_s  # at a lower rate, all requests come later
     starts_s = other.batches.start_s[np.unique(other.batch_index[requests])]
-    frames = corners_of(drawn(TimelineView, data).other_batches)
+    frames = corners_of(drawn(TimelineView, data).shown["other"])
     np.testing.assert_allclose(frames[:, 0, 0], 1000 * (at_s - begin_s + starts_s - other_s))
 
 
 @pytest.mark.parametrize(("name", "state"), [("losing", bs.Status.REJECTED), ("late", bs.Status.TIMED_OUT)])
 def test_requests_that_are_lost_are_marked_on_the_timeline(cases, name, state):
     view, result = drawn(TimelineView, cases[name]), cases[name].result
-    times_ms, rows = view.lost[state].get_data()
+    times_ms, rows = view.shown[state].get_data()
     window = cases[name].window
     requests = window.requests
     np.testing.assert_array_equal(rows, np.flatnonzero(result.status[requests] == state))
@@ -297,15 +305,13 @@ def test_a_click_on_the_load_curve_sets_the_rate_that_the_pointer_reads(cases):
 def test_the_marks_of_a_small_map_have_names_where_they_are_apart(cases):
     for case in cases.values():
         view = drawn(HeatMapView, case, large=False)
-        names = {mark: text.get_text() for mark, text in view.marks.items() if text.get_visible()}
+        names = {mark: text.get_text() for mark, text in group(view, "name").items()}
         now = "A" if case.pinned is not None else ""
         allowed = {"now": "B" if now else "now", "other": now, "best": "best"}
         assert names.items() <= allowed.items()
-        assert "now" in names or len(view.now.get_xdata()) == 0
-        for mark, text in view.marks.items():
-            if text.get_visible():
-                line = {"now": view.now, "other": view.other, "best": view.star}[mark]
-                assert text.xy == (line.get_xdata()[0], line.get_ydata()[0])
+        assert "now" in names or "now" not in view.shown
+        for mark, text in group(view, "name").items():
+            assert text.xy == tuple(each[0] for each in view.shown[mark].get_data())
 
 
 @pytest.mark.parametrize("batch", [SIZES[0], SIZES[-1]])
@@ -316,7 +322,6 @@ def test_a_mark_at_the_edge_of_a_small_map_has_its_name_within_the_map(cases, ba
     picture.show(data)
     picture.pixels()
     view = picture.views["map"]
-    for text in view.marks.values():
-        if text.get_visible():
-            box = text.get_window_extent(picture.figure.canvas.get_renderer())
-            assert view.ax.bbox.x0 <= box.x0 < box.x1 <= view.ax.bbox.x1
+    for text in group(view, "name").values():
+        box = text.get_window_extent(picture.figure.canvas.get_renderer())
+        assert view.ax.bbox.x0 <= box.x0 < box.x1 <= view.ax.bbox.x1
