@@ -90,9 +90,10 @@ class StepRows:
         self.server = np.full(requests, -1)
         every = requests if arrival_s is None else arrival_s.size
         self.before = np.zeros((2, every + 1), np.int64)  # steps and rows
-        self.ended_before = np.zeros((3, every + 1))  # gaps, their sum, and joules
+        amounts = 2 if watts is None else 3  # gaps, their sum, and joules
+        self.ended_before = np.zeros((amounts, every + 1))
         # What ended so far, and in order of time what ends later, which is not before every further arrival.
-        self.ended, self.ending = np.zeros((3, 1)), np.empty((4, 0))
+        self.ended, self.ending = np.zeros(amounts), np.empty((1 + amounts, 0))
         self.spans: list[list[np.ndarray]] = []  # columns as SPAN, and the number of the first step
         self.late: list[np.ndarray] = [np.empty((3, 0))]  # rows as `LATE` that are not folded
         self.gap_fold, self.gaps = GapFold(), list[Gaps]()
@@ -153,12 +154,12 @@ class StepRows:
         begun = np.searchsorted(start_s, arrival_s[self.came : came])
         sums = self.rows + np.concatenate([[0], np.cumsum(rows)])
         self.before[:, self.came : came] = first + begun, sums[begun]
-        of_gaps = np.array([ended.at_s, ended.counts, ended.counts * ended.gap_s, 0 * ended.at_s])
-        of_steps = np.zeros((4, finish_s.size))
-        of_steps[0] = finish_s
+        ending = [np.array([ended.at_s, ended.counts, ended.counts * ended.gap_s])]
         if self.watts is not None:
-            of_steps[3] = self.watts(rows) * (finish_s - start_s)
-        self._note_ended(arrival_s[self.came : came], start_s[-1], of_gaps, of_steps)
+            none = np.zeros(finish_s.size)
+            ending[0] = np.append(ending[0], np.zeros((1, ended.at_s.size)), axis=0)
+            ending.append(np.array([finish_s, none, none, self.watts(rows) * (finish_s - start_s)]))
+        self._note_ended(arrival_s[self.came : came], start_s[-1], *ending)
         self.came, self.rows = max(came, self.came), int(sums[-1])
         self.before[:, self.came :] = [[last], [self.rows]]  # for now of all who come later
 
@@ -184,14 +185,14 @@ class StepRows:
 
     def _note_ended(self, arrival_s: np.ndarray, until_s: float, *more: np.ndarray) -> None:
         """Note what ended by the arrival of each of the next requests, which came by `until_s`."""
+        from batchsim.engines.compiled.token_folds import note_ended  # Numba loads with it
+
         ending = np.concatenate([self.ending, *more], axis=1)
-        ending = ending[:, np.argsort(ending[0], kind="stable")]
-        sums = np.cumsum(np.append(self.ended, ending[1:], axis=1), axis=1)
-        before = sums[:, np.searchsorted(ending[0], arrival_s, side="right")]
+        order, arrival_s = np.argsort(ending[0], kind="stable"), np.array(arrival_s)
+        before, last = np.empty((self.ended.size, arrival_s.size)), np.empty(self.ended.size)
+        passed = note_ended(ending, order, arrival_s, float(until_s), self.ended, before, last)
         self.ended_before[:, self.came : self.came + arrival_s.size] = before
-        self.ended_before[:, -1] = sums[:, -1]
-        passed = np.searchsorted(ending[0], until_s, side="right")
-        self.ended, self.ending = sums[:, [passed]], ending[:, passed:]
+        self.ended_before[:, -1], self.ending = last, ending[:, order[passed:]]
 
     def log(self, known: Progress, **requests: Any) -> TokenLog:
         """Return the log of a run that is over, with its other columns of requests."""
@@ -216,12 +217,12 @@ class StepRows:
         gaps = Gaps.joined(self.gaps)
         start_s, first_token_s, finish_s = self.times_s
         steps_before, rows_before = self.before
-        gaps_before, gaps_before_s, joules_before = self.ended_before
+        gaps_before, gaps_before_s, *joules_before = self.ended_before
         return FoldedLog(
             **requests, **logged, start_s=start_s, first_token_s=first_token_s, finish_s=finish_s,
             server=self.server, steps_before=steps_before, rows_before=rows_before,
             gaps_before=gaps_before.astype(np.int64), gaps_before_s=gaps_before_s,
-            joules_before=None if self.watts is None else joules_before,
+            joules_before=joules_before[0] if joules_before else None,
             most_at_once=np.array([self.most_running]), gaps_at_s=gaps.at_s, gaps_s=gaps.gap_s,
             gaps_count=gaps.counts.astype(np.int64),
         )  # fmt: skip

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from batchsim._clock import between
-from batchsim._compat import bincount, reduceat
-from batchsim.engines.totals import BINS, binned, middles_s
+from batchsim._compat import reduceat
+from batchsim.engines.totals import middles_s
 
 BLOCK = 512  # steps whose gaps share one time, in a log without rows of steps
 
@@ -66,9 +66,8 @@ class GapFold:
 
 def in_blocks(gaps: Gaps) -> Gaps:
     """Return gaps to 0.1 %, as a histogram has them, with one time for those of `BLOCK` rows."""
-    order = np.argsort(gaps.at_s, kind="stable")
-    block, bins = np.arange(order.size) // BLOCK, binned(gaps.gap_s[order])
-    keys, place = np.unique(block * BINS + bins, return_inverse=True)
-    last = np.minimum((keys // BINS + 1) * BLOCK, order.size) - 1
-    counts = bincount(place, gaps.counts[order], minlength=keys.size)
-    return Gaps(gaps.at_s[order][last], middles_s()[keys % BINS], counts)
+    from batchsim.engines.compiled.token_folds import note_blocks  # Numba loads with it
+
+    order, found = np.argsort(gaps.at_s, kind="stable"), np.empty((3, gaps.at_s.size))
+    at_s, bins, counts = found[:, : note_blocks(*map(np.array, gaps), order, BLOCK, found)]
+    return Gaps(at_s.copy(), middles_s()[bins.astype(np.int64)], counts.copy())

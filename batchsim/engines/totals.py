@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from typing import Annotated, Any, Protocol, Self, get_type_hints
 
 import numpy as np
@@ -61,19 +60,13 @@ class Totals:
 
     @classmethod
     @cache
-    def _record(cls) -> tuple[np.dtype, dict[str, Any], int]:
-        """Return the record of a section, the place of each sum in it, and how many numbers are whole.
-
-        These come first, so that the sums of many sections are two tables.
-        """
-        kinds = sorted(cls.kinds().items(), key=lambda each: each[1][0] is float)
-        begins = [*accumulate((math.prod(shape) for _, (_, shape) in kinds), initial=0)]
-        places = {
-            name: slice(begin, begin + shape[0]) if shape else begin
-            for begin, (name, (_, shape)) in zip(begins, kinds, strict=False)
-        }
-        whole = begins[sum(kind is not float for _, (kind, _) in kinds)]
-        return np.dtype([(name, *kind) for name, kind in kinds]), places, whole
+    def _record(cls) -> tuple[np.dtype, dict[str, Any]]:
+        """Return the record of a section, and the places of its sums among its numbers."""
+        places, at = {}, 0
+        for name, (_, shape) in cls.kinds().items():
+            places[name] = slice(at, at + shape[0]) if shape else at
+            at += math.prod(shape)
+        return np.dtype([(name, *kind) for name, kind in cls.kinds().items()]), places
 
     @classmethod
     def records(cls, sections: int) -> np.ndarray:
@@ -83,48 +76,28 @@ class Totals:
     @classmethod
     def of(cls, records: np.ndarray) -> Self:
         """Return the totals whose sums are the columns of records."""
-        found = cls(**{name: records[name] for name in cls.kinds()})
-        found.__dict__["_records"] = records
-        return found
-
-    @classmethod
-    def together(cls, runs: Sequence[Self]) -> Self:
-        """Return the totals of several runs, each as a section."""
-        records = cls.records(len(runs))
-        for name in cls.kinds():
-            records[name] = [getattr(run, name) for run in runs]
-        return cls.of(records)
+        return cls(**{name: records[name] for name in cls.kinds()})
 
     @kept
     def _table(self) -> np.ndarray:
         """All sums, shape (sections, numbers)."""
-        records, (_, _, whole) = self.__dict__["_records"], self._record()
-        numbers = records.view(np.int64).reshape(records.size, -1)
-        table = np.empty(numbers.shape)
-        table[:, :whole], table[:, whole:] = numbers[:, :whole], numbers[:, whole:].view(float)
+        table = np.empty((self.requests.size, self._record()[0].itemsize // 8))
+        for name, place in self._record()[1].items():
+            table[:, place] = getattr(self, name)
         return table
 
     def grouped(self, counts: Sequence[int]) -> Self:
         """Return the totals of groups of neighbours: the function `grouped` of all sums at once."""
         table = grouped(self._table, counts)
-        found = type(self)(**{name: table[:, place] for name, place in self._record()[1].items()})
-        found.__dict__["_table"] = table
-        return found
+        return type(self)(**{name: table[:, place] for name, place in self._record()[1].items()})
 
     def whole(self) -> Self:
         """Return the totals of all sections together."""
-        _, places, whole = self._record()
-        sums = np.add.reduce(self._table)
-        counts = sums[:whole].astype(np.int64)
-        numbers = [*counts.tolist(), *sums[whole:].tolist()]
-        arrays = {
-            name: (counts if place.stop <= whole else sums)[place]
-            for name, place in places.items()
-            if isinstance(place, slice)
-        }
-        return type(self)(
-            **{name: arrays[name] if name in arrays else numbers[place] for name, place in places.items()}
-        )
+        sums, places, found = np.add.reduce(self._table), self._record()[1], dict[str, Any]()
+        for name, (kind, shape) in self.kinds().items():
+            each = sums[places[name]]
+            found[name] = each.astype(kind) if shape else int(each) if kind is np.int64 else float(each)
+        return type(self)(**found)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in self.kinds()})

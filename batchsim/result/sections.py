@@ -46,8 +46,9 @@ class Sections:
                 [[run.columns[column].within(limit_ms) for limit_ms in limits_ms] for run in runs]
             )
 
-        totals = [run.totals for run in runs]
-        return cls(runs[0].scenario, totals[0].together(totals), within)
+        kind, every = type(runs[0].totals), [run.totals for run in runs]
+        totals = kind(**{name: np.array([getattr(each, name) for each in every]) for name in kind.kinds()})
+        return cls(runs[0].scenario, totals, within)
 
     @classmethod
     def of_columns(
