@@ -65,12 +65,11 @@ if TYPE_CHECKING:
     from batchsim.servers.comparison import compare_servers
     from batchsim.study.calibration import Calibration, calibrate, predict
     from batchsim.study.capacity import Capacity, capacity
-    from batchsim.study.ranges import Range
     from batchsim.study.recommendation import Recommendation
     from batchsim.study.routings import compare_routing
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
-    from batchsim.study.tune import tune
+    from batchsim.study.tune import Range, tune
     from batchsim.view.explorer import explore
     from batchsim.view.explorer.player import film
     from batchsim.view.pictures.curves import capacity_curves, frontier
@@ -97,7 +96,7 @@ __all__ = [
 # These load JAX, SciPy, matplotlib or ipywidgets, so they load on first use.
 _ON_FIRST_USE = {
     "Calibration": "study.calibration", "calibrate": "study.calibration", "Capacity": "study.capacity",
-    "Range": "study.ranges", "Recommendation": "study.recommendation", "SLO": "study.slo",
+    "Range": "study.tune", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
     "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "figure": "web.notebook", "film": "view.explorer.player",

@@ -337,7 +337,7 @@ READS = {
 }  # fmt: skip
 ELSEWHERE = {  # where a module does so, and with what
     "the package's own files": """cli/course_files.py cli/files.py engines/compiled/jit.py
-        measured/published.py teaching/act.py servers/formats/keys.py view/explorer/player.py
+        measured/published.py teaching/output_capture.py servers/formats/document.py view/explorer/player.py
         view/explorer/main_picture.py view/scripts.py web/descriptions.py web/notebook.py web/page.py
         web/wasm.py""",
     "locks, folders and the system's files": """cli/__init__.py engines/estimates.py study/store.py

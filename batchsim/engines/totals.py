@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol, Self, get_type_hints
 import numpy as np
 
 from batchsim._clock import PER_S, WHOLE, on_grid
-from batchsim._kept import kept
+from batchsim._compat import kept
 from batchsim.engines.log import Status
 from batchsim.scenario.rules import Trigger
 

@@ -17,9 +17,9 @@ from batchsim._workers import progress_bar
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.models import Model, describe, fitting
+from batchsim.measured.replay import WallClock
 from batchsim.measured.samples import autocorrelation, summary
 from batchsim.measured.sized_measurement import SizedMeasurement
-from batchsim.measured.wall_clock import WallClock
 from batchsim.scenario import Affine, Poisson, Scenario
 from batchsim.scenario.rules.rule import FULL, START, Decision, Rule, Waiting
 from batchsim.scenario.service import Table

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from batchsim._compat import kept
 from batchsim._format import number
-from batchsim._kept import kept
 from batchsim.result.metrics import LATENCY, Metric, Metrics
 from batchsim.result.run import Run
 from batchsim.result.run_length import (

@@ -1,12 +1,14 @@
-"""Every knob of a scenario by its name, anywhere inside."""
+"""Every knob of a scenario by its name, anywhere inside, and a scenario as text and as HTML."""
 
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
 from operator import attrgetter
 from typing import Any
 
 from batchsim import _check, _format
+from batchsim._format import html_table
 from batchsim.scenario.workload import ClosedLoop, OpenLoop
 
 RATE = "rate_per_s"  # a knob of every open workload, even if its own field has another name
@@ -80,3 +82,34 @@ def _paths(part: Any) -> Iterator[tuple[str, ...]]:
 @functools.cache
 def _fields(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+
+
+def as_text(scenario: Any) -> str:
+    """Return the call that makes the scenario, without what has its default.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> Scenario(Poisson(9), SizeOrWait(8, 2), Affine(5, 1), servers=2)
+    Scenario(workload=Poisson(rate_per_s=9), rule=SizeOrWait(max_batch_size=8, max_wait_ms=2), \
+service=Affine(fixed_ms=5, per_item_ms=1), servers=2)
+    """
+    own, _ = _parted(scenario)
+    return f"{type(scenario).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
+
+
+def as_html(scenario: Any) -> str:
+    """Return a table for a notebook: the defaults are folded."""
+    own, usual = map(_table, _parted(scenario))
+    return f"{own}<details><summary>defaults</summary>{usual}</details>"
+
+
+def _parted(scenario: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields that differ from their defaults, and the others."""
+    values = {field: getattr(scenario, field.name) for field in fields(scenario)}
+    own = {
+        each.name: value for each, value in values.items() if each.default is MISSING or value != each.default
+    }
+    return own, {each.name: value for each, value in values.items() if each.name not in own}
+
+
+def _table(values: dict[str, Any]) -> str:
+    return html_table("", (), ((name, repr(value)) for name, value in values.items()), "<<")

@@ -13,11 +13,11 @@ import numpy as np
 from batchsim import _check
 from batchsim._compat import kept
 from batchsim._files import replacing
-from batchsim.scenario import printing, saturation
+from batchsim.scenario import saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale
 from batchsim.scenario.fitting_parts import check_parts
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
-from batchsim.scenario.knobs import find_knob, parts_of, rebuilt
+from batchsim.scenario.knobs import as_html, as_text, find_knob, parts_of, rebuilt
 from batchsim.scenario.parameters import Described, parameter
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
@@ -156,7 +156,7 @@ class Scenario(Described, _check.Renewed):
             rule = f"the servers of all replicas must be at most {MOST_SERVERS:,}"
             raise ValueError(f"{rule}, got {self.most_replicas:,} replicas of {self.servers:,}: {count:,}")
 
-    __repr__, _repr_html_ = printing.as_text, printing.as_html
+    __repr__, _repr_html_ = as_text, as_html
 
     def __hash__(self) -> int:
         slowdown = None if self.slowdown is None else tuple(sorted(self.slowdown.items()))

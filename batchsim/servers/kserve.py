@@ -3,9 +3,8 @@
 from batchsim import _check
 from batchsim._format import brief, several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
-from batchsim.servers.formats.document import Document, Node
+from batchsim.servers.formats.document import Document, Keys, Node, table
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.formats.keys import Keys, table
 from batchsim.servers.server import Format, Server, Words
 
 DEFAULT_MS = 5000  # which also replaces a maxLatency of 0

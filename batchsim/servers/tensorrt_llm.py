@@ -10,9 +10,8 @@ from batchsim.scenario.rules import Rule, SizeOrWait
 from batchsim.scenario.rules.continuous import MOST, WAITS, BatchWait, Continuous
 from batchsim.servers import language
 from batchsim.servers.formats.command_lines import CommandLine
-from batchsim.servers.formats.document import Document
+from batchsim.servers.formats.document import Document, Keys, table
 from batchsim.servers.formats.keyed_text import JSON, YAML, parse_json, parse_yaml
-from batchsim.servers.formats.keys import Keys, table
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 NO_EVICT = "GUARANTEED_NO_EVICT"

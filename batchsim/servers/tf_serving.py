@@ -8,8 +8,7 @@ from typing import Any
 from batchsim import _check
 from batchsim._format import brief
 from batchsim.scenario.rules import LARGEST_BATCH, SizeOrWait
-from batchsim.servers.formats.document import Document, Node
-from batchsim.servers.formats.keys import Keys
+from batchsim.servers.formats.document import Document, Keys, Node
 from batchsim.servers.formats.text_proto import PROTO, Schema, parse
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 

@@ -9,8 +9,7 @@ from batchsim import _check
 from batchsim._format import several
 from batchsim.scenario.rules import LARGEST_BATCH, PullThenWait
 from batchsim.servers.formats import keyed_text
-from batchsim.servers.formats.document import Document, Node, Place, place_in, refused
-from batchsim.servers.formats.keys import Keys, table
+from batchsim.servers.formats.document import Document, Keys, Node, Place, place_in, refused, table
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 

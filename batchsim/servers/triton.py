@@ -9,8 +9,7 @@ from batchsim import _check
 from batchsim._format import as_typed, listed
 from batchsim.scenario.priorities import MOST
 from batchsim.scenario.rules import LARGEST_BATCH, PreferredUntilLate, Rule, SizeOrWait
-from batchsim.servers.formats.document import Document, Node, Section, refused, replaced
-from batchsim.servers.formats.keys import Keys, table
+from batchsim.servers.formats.document import Document, Keys, Node, Section, refused, replaced, table
 from batchsim.servers.formats.text_proto import PROTO, Schema, parse
 from batchsim.servers.language import OPTIONS
 from batchsim.servers.server import Format, Server, ServerConfig, Words

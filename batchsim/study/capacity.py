@@ -15,8 +15,8 @@ from batchsim.result.run_length import Periods
 from batchsim.scenario import OpenLoop, Scenario, Trace
 from batchsim.simulate import available, check_requests
 from batchsim.study.judgement import OVERLOADED, Judgement, Verdict, judge, out_of_reach, recorded
+from batchsim.study.search import LONGEST, Traffic, fits
 from batchsim.study.slo import LEVEL, SLO
-from batchsim.study.traffic import LONGEST, Traffic, fits
 
 if TYPE_CHECKING:
     import pandas

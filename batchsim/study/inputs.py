@@ -23,9 +23,8 @@ from batchsim.measured.resampled import services
 from batchsim.scenario import Scenario, Trace
 from batchsim.study.candidate import Candidate, by_rank
 from batchsim.study.judgement import recorded
-from batchsim.study.search import Search, tried
+from batchsim.study.search import Job, Search, tried
 from batchsim.study.slo import LEVEL, described
-from batchsim.study.traffic import Job
 
 DRAWS = 20
 COST = 0.5  # of the requests of the search, at most

@@ -14,8 +14,8 @@ from batchsim.study.candidate import Candidate
 from batchsim.study.capacity import capacity, edge
 from batchsim.study.grid import overload, setting
 from batchsim.study.judgement import WARMUP, Judgement, Missed, fewest, judge, out_of_reach
+from batchsim.study.search import LONGEST, Traffic
 from batchsim.study.slo import SLO
-from batchsim.study.traffic import LONGEST, Traffic
 
 SERVERS = 8  # the most to add
 FASTEST = 128  # times the speed of the model

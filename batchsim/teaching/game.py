@@ -21,8 +21,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import Decision, Rule, Waiting
 from batchsim.simulate import simulate
 from batchsim.teaching import progress_store
-from batchsim.teaching.act import Act
-from batchsim.teaching.output_capture import WholeText
+from batchsim.teaching.output_capture import Act, WholeText
 from batchsim.theory.optimum import Optimum, optimum
 
 # The explorer's service time, at a third of its load: slowed 100 times, twenty seconds and some 33 batches.

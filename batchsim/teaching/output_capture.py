@@ -1,4 +1,4 @@
-"""The output of a lesson's cells: of a function as widgets, and words for pictures, for screen readers."""
+"""The output of a lesson's cells: of a function as widgets, words for pictures, and widgets that act."""
 
 import html
 import re
@@ -7,10 +7,16 @@ from base64 import b64encode
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import BytesIO, StringIO
+from pathlib import Path
 from typing import Any
 
+import anywidget
 import ipywidgets as widgets
+import traitlets
 from IPython import get_ipython
+
+from batchsim.view.scripts import JS, widget
+from batchsim.view.theme import looks
 
 SHARP = 2  # pixels of a picture to one of the page
 # A still is drawn once, on white, and the reader may change the theme. The class is JupyterLab's own, for an
@@ -101,3 +107,27 @@ def describe_pictures() -> None:
     if shell is not None:
         formatter = shell.display_formatter.mimebundle_formatter
         formatter.for_type_by_name("matplotlib.figure", "Figure", with_words)
+
+
+class Act(anywidget.AnyWidget):
+    """A widget in which a student acts: the page sets `done`, and shows the `answer` to it."""
+
+    _esm = widget(Path(__file__).with_name("act.js"))
+    _css = (JS / "play.css").read_text("utf-8") + STYLE
+    part = traitlets.Unicode().tag(sync=True)
+    given = traitlets.Dict().tag(sync=True)  # what the script needs
+    looks = traitlets.Dict(looks()).tag(sync=True)
+    done = traitlets.Dict().tag(sync=True)
+    answered = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, part: str, given: dict[str, Any]) -> None:
+        super().__init__(part=part, given=given)
+        self.observe(self._answer, "done")
+
+    def answer(self, done: dict[str, Any]) -> dict[str, Any]:
+        """Return what the page shows; TypeError or ValueError for what it cannot have sent."""
+        raise NotImplementedError
+
+    def _answer(self, change: Any) -> None:
+        # A turn makes each answer another one: the page hears of changes.
+        self.answered = {**self.answer(change["new"]), "turn": change["new"].get("turn", 0)}

@@ -14,8 +14,7 @@ from batchsim import _check
 from batchsim.scenario import Scenario
 from batchsim.simulate import simulate
 from batchsim.study.surface import LOADS
-from batchsim.teaching.act import Act
-from batchsim.teaching.output_capture import STYLE, WholeText, shown
+from batchsim.teaching.output_capture import STYLE, Act, WholeText, shown
 from batchsim.teaching.progress import note_prediction
 from batchsim.teaching.progress_store import change
 from batchsim.view import voting

@@ -14,7 +14,7 @@ from batchsim.scenario import Affine, AtLeast, Rule, Service, SizeOrWait
 from batchsim.scenario.rules import LARGEST_BATCH, Threshold
 from batchsim.theory import chain
 from batchsim.theory.answer import Answer, UnsolvedError, check_load, checked
-from batchsim.theory.arrivals import poisson_at, squared_cv
+from batchsim.theory.chain import poisson_at, squared_cv
 from batchsim.theory.distribution import Latency
 
 EMBEDDED = "embedded chain, as Bailey 1954 and Neuts 1967"

@@ -14,9 +14,107 @@ from scipy import linalg, special
 
 from batchsim._compat import bincount
 from batchsim.scenario import Noise
-from batchsim.theory import arrivals
 from batchsim.theory.answer import UnsolvedError
-from batchsim.theory.arrivals import poisson, split
+
+# A Gaussian bell sampled at steps of a third of its width, until it is negligible. To the left, the integrand
+# of the lognormal falls more slowly than a bell, so the steps reach further there.
+STEP = 1 / 3
+STEPS = np.arange(-45, 28) * STEP
+LARGEST_CV = 10.0  # up to here these steps are exact to 1e-8
+BLOCK = 1 << 14  # numbers of arrivals worked on at a time, to bound the memory
+PIECE = 4.0  # the most arrivals on average between two edges of `split`
+
+
+def squared_cv(noise: Noise | None) -> float:
+    """Return the squared coefficient of variation of the service times; UnsolvedError where noise lasts."""
+    if noise is not None and noise.lasts:
+        raise UnsolvedError(f"service times must be independent of each other, got {noise}")
+    return 0.0 if noise is None else float(noise.cv) ** 2
+
+
+def second_moment(means: np.ndarray, noise: Noise | None) -> np.ndarray:
+    """Return E[A^2] of the Poisson arrivals A during a service that sees `means` of them on average.
+
+    E[A^2] = m + m^2 (1 + cv^2): given the service time, A is Poisson.
+    """
+    return means + means**2 * (1 + squared_cv(noise))
+
+
+def poisson_at(n: np.ndarray | int, mean: np.ndarray | float) -> np.ndarray:
+    """Return the Poisson probability of n. By logarithms: mean^n and n! overflow long before it does."""
+    return np.exp(special.xlogy(n, mean) - mean - special.gammaln(n + 1))
+
+
+def poisson(mean: np.ndarray, count: int) -> np.ndarray:
+    """Return the Poisson probabilities of n < count, shape (*mean.shape, count).
+
+    >>> poisson(np.array(1.0), 3)
+    array([0.36787944, 0.36787944, 0.18393972])
+    """
+    return poisson_at(np.arange(count), mean[..., None])
+
+
+def split(times_s: np.ndarray, rate_per_s: float) -> np.ndarray:
+    """Return the times in order, with more between them, so that at most 4 arrive on average in between.
+
+    Over such a piece a Poisson probability is, to full precision, a polynomial of low degree, which a
+    few nodes integrate.
+    """
+    times = np.unique(times_s)
+    times = times[np.append(np.diff(times) > 1e-12 * times[-1], True)]
+    steps = np.maximum(1, np.ceil(rate_per_s * np.diff(times) / PIECE)).astype(np.int64)
+    pieces = zip(times[:-1], times[1:], steps, strict=True)
+    return np.concatenate([times[:1], *(np.linspace(low, high, k + 1)[1:] for low, high, k in pieces)])
+
+
+def pmf(means: np.ndarray, noise: Noise | None, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return P(A = n) for n < count, shape (means, count), and P(A >= count), shape (means,).
+
+    Poisson arrivals; a row for each mean number of arrivals during a service. The service time is
+    fixed (then A is Poisson), exponential (A is geometric) or lognormal (a mixture of Poissons).
+
+    >>> pmf(np.array([2.0]), Noise(1, "exponential"), 2)
+    (array([[0.33333333, 0.22222222]]), array([0.44444444]))
+    """
+    if noise is None or noise.cv == 0:
+        mass = poisson(means, count)
+        tail = special.pdtrc(count - 1, means)
+        # The logarithms of large n cost digits; scaling by the known sum restores them.
+        return mass * ((1 - tail) / mass.sum(1))[:, None], tail
+    if noise.shape == "exponential":
+        log_more = -np.log1p(1 / means)  # of P(one more arrives before the service ends)
+        mass = np.exp(np.arange(count) * log_more[:, None] - np.log1p(means)[:, None])
+        return mass, np.exp(count * log_more)
+    if noise.cv > LARGEST_CV:
+        raise UnsolvedError(f"cv of lognormal noise must be at most {LARGEST_CV:g}, got {noise.cv:g}")
+    variance = math.log1p(noise.cv**2)
+    blocks = [np.arange(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)]
+    rows = [np.concatenate([_poisson_lognormal(float(m), variance, n) for n in blocks]) for m in means]
+    mass = np.array(rows).reshape(-1, count)
+    return mass, np.clip(1 - mass.sum(1), 0, None)
+
+
+def _poisson_lognormal(mean: float, variance: float, n: np.ndarray) -> np.ndarray:
+    """Return P(A = n) of a Poisson whose mean is lognormal, shape of n.
+
+    An integral over a standard normal x, for each n around the mode of its own integrand, in equal
+    steps: for a smooth bell the trapezoidal rule converges faster than any power of the step. Gauss-Hermite
+    nodes would be too sparse where the bell is narrow.
+    """
+    sigma = math.sqrt(variance)
+    # With mu(x) = mean exp(sigma x - variance / 2), the mode solves d/dx [n log mu - mu - x^2 / 2] = 0. With
+    # w = variance * mu that is w + log w = variance (n - 1/2) + log(mean variance), solved by Wright's omega.
+    mu = special.wrightomega(variance * (n - 0.5) + math.log(mean * variance)).real / variance
+    mode = sigma * (n - mu)
+    width = 1 / np.sqrt(1 + variance * mu)
+    log_peak = special.xlogy(n, mu) - mu - special.gammaln(n + 1) - mode**2 / 2
+    offset = width[:, None] * STEPS
+    # The log integrand minus its peak: the linear terms in x cancel, and expm1 keeps the digits of the rest
+    # near the mode.
+    growth = sigma * offset
+    fall = -(offset**2) / 2 - mu[:, None] * (np.expm1(growth) - growth)
+    return np.exp(log_peak) * width * np.exp(fall).sum(1) * (STEP / math.sqrt(2 * math.pi))
+
 
 MOST_STATES = 8192
 MOST_POINTS = 2**21
@@ -75,7 +173,7 @@ def first_passage(top: int, mean: float, noise: Noise | None) -> np.ndarray:
     points = 1 << (64 * top - 1).bit_length()
     result = None
     while True:
-        mass, tail = arrivals.pmf(np.array([mean]), noise, points)
+        mass, tail = pmf(np.array([mean]), noise, points)
         overflow = mass[0, top:].sum() + tail[0]  # the weight of an error in the result
         if overflow < 1e-17:  # the walk never rises: its first step decides
             return mass[0, :top] / mass[0, :top].sum()
@@ -117,10 +215,10 @@ def _factor(top: int, mass: np.ndarray) -> np.ndarray:
 def resolved_arrivals(mean: float, noise: Noise | None, top: int) -> int:
     """Return how many arrivals must be distinguished; `mean` is the largest mean of any batch."""
     poisson = int(mean + 10 * np.sqrt(mean) + 40)
-    if not arrivals.squared_cv(noise):
+    if not squared_cv(noise):
         return poisson
     # Above that many batches, the walk's landing no longer depends on its start.
-    batches = 40 * max(1.0, np.sqrt(arrivals.squared_cv(noise)))
+    batches = 40 * max(1.0, np.sqrt(squared_cv(noise)))
     return max(poisson, int(min(LOG_EPSILON * (1 + mean), batches * top)) + 40)
 
 
@@ -176,10 +274,10 @@ def stationary(
     # threshold change them by `change` and `squares`, so the states above must reverse that. These two
     # balances give the probability and the mean above without a sum over infinitely many states.
     change = left + means - L + matrix @ L
-    squares = left**2 + 2 * left * means + arrivals.second_moment(means, noise) - L**2 + matrix @ L**2
-    top_square = float(arrivals.second_moment(np.array(top_mean), noise))
+    squares = left**2 + 2 * left * means + second_moment(means, noise) - L**2 + matrix @ L**2
+    top_square = float(second_moment(np.array(top_mean), noise))
     unique, kinds = np.unique(means, return_inverse=True)
-    mass, tail = arrivals.pmf(unique, noise, threshold + above)
+    mass, tail = pmf(unique, noise, threshold + above)
     below = stationary_distribution(matrix + long_queue.matrix(left, kinds, mass, tail))
     above_share = max(0.0, float(below @ change) / (top - top_mean))
     above_left = float(below @ squares + above_share * (top_square - top**2)) / (2 * (top - top_mean))
@@ -215,7 +313,7 @@ def evaluate(policy: np.ndarray, rate_per_s: float, seconds: np.ndarray, noise: 
 
     def arriving(mean: np.ndarray | float) -> np.ndarray | float:
         # The waiting time, during a service, of the requests that arrive in it, times the rate.
-        return mean**2 * (1 + arrivals.squared_cv(noise)) / 2
+        return mean**2 * (1 + squared_cv(noise)) / 2
 
     idle_s = (start - L) / rate_per_s
     # The area under the number in system: L, L + 1, ... start - 1 while idle; then `start`, and the arrivals.

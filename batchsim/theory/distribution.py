@@ -22,8 +22,7 @@ from scipy import fft, special
 
 from batchsim._compat import kept
 from batchsim.theory.answer import UnsolvedError
-from batchsim.theory.arrivals import poisson, poisson_at, split
-from batchsim.theory.chain import Forming
+from batchsim.theory.chain import Forming, poisson, poisson_at, split
 
 DEGREE = 12  # of the polynomials in w, over at most 4 arrivals (split): an error below 1e-9
 NEGLIGIBLE = 1e-13

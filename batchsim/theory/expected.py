@@ -15,13 +15,16 @@ from batchsim.scenario.lengths import Lengths, Listed
 from batchsim.scenario.rules.continuous import NeverServed, check_lengths
 from batchsim.scenario.saturation import shares
 from batchsim.scenario.sized_time import SizedTime
-from batchsim.theory import batch, light, single
+from batchsim.theory import batch, single
 from batchsim.theory.answer import LOOSE, Answer, NoAnswer, UnsolvedError, check_load
 from batchsim.theory.tokens import (
     IDLE,
     LITTLE,
+    OWN,
     QUANTILES,
+    SOLVED,
     TokenAnswer,
+    bounds,
     longest_cut,
     pairs,
     request_alone,
@@ -384,16 +387,16 @@ def _open(scenario: Any, rate: float) -> TokenAnswer:
 
 def _light(scenario: Any, alone: TokenAnswer, rate: float, computing_ms: float) -> TokenAnswer:
     """Return the steady state of requests that hardly meet: the metrics whose bounds are close."""
-    found = light.bounds(scenario, alone.mean_wait_ms)
+    found = bounds(scenario, alone.mean_wait_ms)
     busy = rate * computing_ms / 1000 / scenario.servers
     answer = replace(
-        alone, model="light load", source=light.OWN, exact=False, bounds=found, mean_running=math.nan,
+        alone, model="light load", source=OWN, exact=False, bounds=found, mean_running=math.nan,
     )  # fmt: skip
     answer = _at_rate(answer, rate, busy, scenario)
     times = [name for name in ("mean_ttft_ms", "mean_tpot_ms", "mean_latency_ms") if name in found]
     if all(name in answer.loose for name in times):
         each = [f"{name} {low:.4g} to {high:.4g}" for name in times for low, high in [found[name]]]
-        raise UnsolvedError(f"{light.SOLVED}: its bounds must be within {percent(LOOSE)}, got {listed(each)}")
+        raise UnsolvedError(f"{SOLVED}: its bounds must be within {percent(LOOSE)}, got {listed(each)}")
     unknown: dict[str, Any] = {name: math.nan for name in answer.loose if hasattr(answer, name)}
     return replace(answer, **unknown)
 

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from batchsim import _check
 from batchsim.scenario import Noise, Service
-from batchsim.theory import arrivals, chain
+from batchsim.theory import chain
 from batchsim.theory.answer import UnsolvedError, check_load, checked
 from batchsim.theory.chain import evaluate
 
@@ -165,7 +165,7 @@ class DecisionProcess:
         self.rate, self.noise, self.args = rate_per_s, noise, (rate_per_s, seconds, noise)
         self.seconds, self.cost = seconds[1:], cost[1:]
         self.means = rate_per_s * self.seconds
-        self.squares = arrivals.second_moment(self.means, noise)
+        self.squares = chain.second_moment(self.means, noise)
         # The requests that arrive during a service of length S spend rate * S^2 / 2 in the system during it.
         self.lump = self.cost + (self.squares - self.means) / (2 * rate_per_s)
         throughput = np.arange(1, self.seconds.size + 1) / self.seconds
@@ -198,7 +198,7 @@ class DecisionProcess:
         threshold, top = len(policy) - 1, int(policy[-1])
         above = threshold + chain.resolved_arrivals(float(self.means.max()), self.noise, top)
         long_queue = chain.LongQueue(top, float(self.means[top - 1]), self.noise, threshold, above)
-        mass, tail = arrivals.pmf(self.means, self.noise, threshold + above)
+        mass, tail = chain.pmf(self.means, self.noise, threshold + above)
         while True:
             values = _Values(self, policy, long_queue, mass, tail)
             decisions = values.best(mass[:, :above], mass[:, above:].sum(1) + tail, policy)

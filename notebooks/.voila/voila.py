@@ -6,7 +6,7 @@ import secrets
 import sys
 
 from batchsim.web.app import access
-from batchsim.web.app.limits import MOST_BYTES
+from batchsim.web.app.sessions import MOST_BYTES
 
 c = get_config()  # noqa: F821
 
@@ -27,8 +27,8 @@ if token is not None:
     projector = f"http://{access.name_of(host)}:{port}/class?teacher_token={c.ClassAccess.teacher_token}"
     print(f"The teacher's projector shows the class's answers: {projector}", flush=True)
 c.Voila.tornado_settings = {"headers": access.HEADERS, "websocket_max_message_size": MOST_BYTES}
-c.Voila.kernel_websocket_connection_class = "batchsim.web.app.limits.PageSocket"
-c.Sessions.kernel_manager_class = "batchsim.web.app.limits.PageKernel"
+c.Voila.kernel_websocket_connection_class = "batchsim.web.app.sessions.PageSocket"
+c.Sessions.kernel_manager_class = "batchsim.web.app.sessions.PageKernel"
 for name in access.HideTokens.LOGGERS:
     logging.getLogger(name).addFilter(access.HideTokens())
 

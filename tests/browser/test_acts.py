@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchsim.teaching import act
+from batchsim.teaching import output_capture
 from batchsim.view.scripts import widget
 from batchsim.view.theme import looks
 from browser.conftest import patient
@@ -175,6 +175,6 @@ ACT = """async ([source, looks]) => {
 
 def test_an_answer_to_what_was_done_before_is_not_shown(browser):
     page = patient(browser.new_page())
-    source = widget(Path(act.__file__).with_name("act.js"))
+    source = widget(Path(output_capture.__file__).with_name("act.js"))
     assert page.evaluate(ACT, [source, looks()]) == [2, "Show the curve", "Draw again"]
     page.close()

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 import psutil
 import pytest
 
-from batchsim.web.app.limits import PROTOCOL
+from batchsim.web.app.sessions import PROTOCOL
 from browser.conftest import patient, session_of
 from browser.panel import eventually
 from browser.servers import TOKEN, own_address, running

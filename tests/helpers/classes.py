@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from browser.servers import Server
 
-from batchsim.web.app.classroom import COOKIE
-from batchsim.web.app.votes import CHOICES, LETTERS
+from batchsim.web.app.classroom import CHOICES, COOKIE, LETTERS
 
 
 def teacher_token(server: Server) -> str:

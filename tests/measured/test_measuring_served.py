@@ -11,7 +11,7 @@ from batchsim.device import Measurement, load_model
 from batchsim.device import measure as measure_anything
 from batchsim.engines.draws import draw
 from batchsim.measured.measuring import InTurn, ServedRounds
-from batchsim.measured.wall_clock import WallClock
+from batchsim.measured.replay import WallClock
 
 measure = functools.partial(
     measure_anything, served=True, roofline=False, progress=False, example=np.float32(1)

@@ -15,7 +15,7 @@ ACME = """
 from batchsim import _check
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.servers.formats.keyed_text import YAML, parse_yaml
-from batchsim.servers.formats.keys import Keys
+from batchsim.servers.formats.document import Keys
 from batchsim.servers.server import Format, Server, ServerConfig, Words
 
 

@@ -19,11 +19,11 @@ from batchsim.result.shares import percentile_metric
 from batchsim.result.token_run import TokenRun
 from batchsim.study.capacity import capacity
 from batchsim.study.judgement import Verdict, judge, out_of_reach, percentile, share_within
+from batchsim.study.search import Traffic
 from batchsim.study.slo import SLO
 from batchsim.study.surface import surface
 from batchsim.study.sweep import columns_of, sweep
 from batchsim.study.tokens import alone_ms, first_unserved
-from batchsim.study.traffic import Traffic
 from batchsim.study.tune import tune
 
 REAL = bs.StepTime(6.88, 9.997, 0.09631, 1.922e-4, 1.225e-6)

@@ -11,7 +11,7 @@ from refusals import refusals
 import batchsim as bs
 from batchsim import theory
 from batchsim.scenario import Noise
-from batchsim.theory import arrivals
+from batchsim.theory import chain
 
 V100 = bs.Affine(1.8874, 0.1438)  # ResNet-50, mixed precision, as fitted by Inoue 2021
 P4 = bs.Affine(1.4284, 0.5833)  # ResNet-50, INT8
@@ -112,7 +112,7 @@ def test_the_chain_is_the_one_cut_off_and_solved_naively(load, b, share, noisy):
 @pytest.mark.parametrize("cv", [0.01, 0.3, 1, 3])
 @pytest.mark.parametrize("mean", [0.001, 0.5, 30, 300])
 def test_arrivals_in_a_lognormal_time_are_the_integral(cv, mean):
-    mass, tail = arrivals.pmf(np.array([mean]), Noise(cv), 600)
+    mass, tail = chain.pmf(np.array([mean]), Noise(cv), 600)
     variance, steps = math.log1p(cv**2), 200_000
     x = np.linspace(-12, 12, steps + 1)
     log_mean = math.log(mean) + math.sqrt(variance) * x - variance / 2

@@ -12,8 +12,7 @@ import batchsim as bs
 from batchsim import theory
 from batchsim.scenario import Limited
 from batchsim.scenario.rules.continuous import BatchWait, NewTokenRatio
-from batchsim.theory import light
-from batchsim.theory.tokens import decodes_ms, longest_cut, prompt_ms
+from batchsim.theory.tokens import bounds, decodes_ms, longest_cut, prompt_ms
 
 EASY, REAL = bs.StepTime(*EASY), bs.StepTime(*REAL)
 SATURATED = bs.Scenario(
@@ -263,7 +262,7 @@ def excess(scenario, requests, seed=1):
 def test_at_light_load_means_are_within_their_bounds(name):
     scenario = at_light_load(name)
     wait_ms = 5.0 if name == "whole batches" else 0.0
-    alone, found = (light.bounds(one, wait_ms) for one in (scenario.replace(rate_per_s=1e-9), scenario))
+    alone, found = (bounds(one, wait_ms) for one in (scenario.replace(rate_per_s=1e-9), scenario))
     for metric, over, error in excess(scenario, 16_000):
         low, high = (bound - alone[metric][0] for bound in found[metric])
         assert low - 4 * error - 1e-6 <= over <= high + 4 * error + 1e-6
@@ -275,7 +274,7 @@ def test_at_light_load_means_are_within_their_bounds(name):
 
 def test_bounds_hold_for_noisy_steps():
     scenario = at_light_load("seats", noise=1.0)
-    found, result = light.bounds(scenario, 0.0), bs.simulate(scenario, 30_000)
+    found, result = bounds(scenario, 0.0), bs.simulate(scenario, 30_000)
     for metric in TIMES:
         low, high = found[metric]
         assert 0.98 * low < result.summary()[metric] < 1.02 * high

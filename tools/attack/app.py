@@ -19,7 +19,7 @@ from jupyter_server.services.kernels.connection.base import deserialize_msg_from
 from tornado.httpclient import HTTPClientError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-from batchsim.web.app.limits import BURST, MOST_BYTES, PROTOCOL
+from batchsim.web.app.sessions import BURST, MOST_BYTES, PROTOCOL
 
 # The server closes a page that sends so much of these, or a malformed one.
 BROKEN = ["parts", "old parts", "text", "rubbish"]

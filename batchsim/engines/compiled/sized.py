@@ -6,7 +6,7 @@ from typing import Any
 
 from batchsim.engines.compiled.backend import register_jitable
 from batchsim.engines.compiled.jit import inlined
-from batchsim.scenario.rules.units import joins as _joins
+from batchsim.scenario.rules.rule import joins as _joins
 from batchsim.scenario.sized_time import edge_of as _edge_of
 from batchsim.scenario.sized_time import extra_s as _extra_s
 from batchsim.scenario.sized_time import padded as _padded

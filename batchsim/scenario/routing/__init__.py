@@ -8,16 +8,17 @@ from typing import Any
 
 from batchsim import _check
 from batchsim.scenario.routing.by_key import ByKey
-from batchsim.scenario.routing.plain import (
+from batchsim.scenario.routing.routing import (
     FillFirst,
     LeastLoaded,
     LeastTokens,
+    Loads,
     Random,
     RoundRobin,
+    Routing,
     ShortestQueue,
     TwoChoices,
 )
-from batchsim.scenario.routing.routing import Loads, Routing
 
 __all__ = [
     "NAMES", "ROUTINGS", "ByKey", "FillFirst", "LeastLoaded", "LeastTokens", "Loads", "Random", "RoundRobin",

@@ -7,8 +7,7 @@ from typing import Any
 from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
-from batchsim.scenario.rules.rule import ENDLESS, Decision, Rule, Step, Waiting
-from batchsim.scenario.rules.units import joins, max_batch_units, units
+from batchsim.scenario.rules.rule import ENDLESS, Decision, Rule, Step, Waiting, joins, max_batch_units, units
 
 # In `state`, for each range: the number of its requests in the next batch, their longest, the sum of their
 # sizes, the place of the oldest, and whether the batch is full. Then the places of the starting batch.

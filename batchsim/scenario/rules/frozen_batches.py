@@ -11,8 +11,17 @@ from batchsim._clock import later
 from batchsim._format import typed
 from batchsim.scenario.parameters import parameter
 from batchsim.scenario.rules import rule as rule_api
-from batchsim.scenario.rules.rule import ENDLESS, Decision, Step, Trigger, Waiting
-from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, units
+from batchsim.scenario.rules.rule import (
+    ENDLESS,
+    Decision,
+    Limited,
+    Step,
+    Trigger,
+    Waiting,
+    fitting,
+    max_batch_units,
+    units,
+)
 
 # In `state`: the number of requests in frozen batches or computing; whether a batch forms, until when, and
 # the arrival of the last request that the batcher has seen.

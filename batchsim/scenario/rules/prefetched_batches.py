@@ -4,8 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchsim.scenario.rules import rule as rule_api
-from batchsim.scenario.rules.rule import Decision, Step, Trigger, Waiting
-from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, units
+from batchsim.scenario.rules.rule import (
+    Decision,
+    Limited,
+    Step,
+    Trigger,
+    Waiting,
+    fitting,
+    max_batch_units,
+    units,
+)
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:

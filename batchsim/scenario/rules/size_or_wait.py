@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchsim.scenario.rules import rule as rule_api
-from batchsim.scenario.rules.rule import ENDLESS, Decision, Step, Threshold, Waiting
-from batchsim.scenario.rules.units import Limited, fitting, max_batch_units, units
+from batchsim.scenario.rules.rule import (
+    ENDLESS,
+    Decision,
+    Limited,
+    Step,
+    Threshold,
+    Waiting,
+    fitting,
+    max_batch_units,
+    units,
+)
 
 
 def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -> Decision:

@@ -11,8 +11,16 @@ from typing import Any
 
 from batchsim._format import several
 from batchsim.servers.formats.containers import END, commands_of
-from batchsim.servers.formats.document import Document, Node, Section, Source, place_in, refused
-from batchsim.servers.formats.keys import indent_of, table
+from batchsim.servers.formats.document import (
+    Document,
+    Node,
+    Section,
+    Source,
+    indent_of,
+    place_in,
+    refused,
+    table,
+)
 from batchsim.servers.formats.shell import Command, Word
 from batchsim.servers.server import Format
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from batchsim.servers.formats.document import Node, place_in, refused
-from batchsim.servers.formats.keys import Syntax, indent_of
+from batchsim.servers.formats.document import Node, Syntax, indent_of, place_in, refused
 
 MOST_PARTS, DEEPEST = 30_000, 50  # of a YAML document
 RENDERED = "; a template must be rendered first, as by `helm template`"

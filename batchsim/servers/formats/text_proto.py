@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from batchsim._compat import kept
-from batchsim.servers.formats.document import Document, Node, refused
-from batchsim.servers.formats.keys import Syntax, indent_of
+from batchsim.servers.formats.document import Document, Node, Syntax, indent_of, refused
 
 _FIELD = re.compile(r"(\w+):(\*?)(?:map<(\w+),([\w.]+)>|([\w.]+))(?:@(\w+))?")
 

@@ -13,8 +13,7 @@ from batchsim.scenario import ClosedLoop, Scenario, Service
 from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.rules import Buckets, FrozenBatches
 from batchsim.scenario.sized_time import SizedTime
-from batchsim.servers.linter.finding import Finding
-from batchsim.servers.linter.trial import Outcome, Trial
+from batchsim.servers.linter.finding import Finding, Outcome, Trial
 
 MATTERS = 0.2  # the smallest relative fall of a p99 that counts
 HALVED = 0.5  # the same for a wait that somebody chose and that gathers batches

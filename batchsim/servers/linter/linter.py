@@ -7,8 +7,7 @@ from batchsim import _check
 from batchsim._format import listed
 from batchsim.scenario import Scenario
 from batchsim.servers.linter import batches, tokens
-from batchsim.servers.linter.finding import Finding, Findings, Note, measured
-from batchsim.servers.linter.trial import P99, Trial
+from batchsim.servers.linter.finding import P99, Finding, Findings, Note, Trial, measured
 from batchsim.servers.registry import ALL, TOKEN_SERVERS, with_more
 from batchsim.servers.server import ServerConfig
 

@@ -8,8 +8,7 @@ from batchsim._format import listed, number
 from batchsim.scenario import StepTime
 from batchsim.scenario.rules.continuous import MOST, Continuous
 from batchsim.servers.linter.batches import p99_finding
-from batchsim.servers.linter.finding import Finding, Note
-from batchsim.servers.linter.trial import Outcome, Trial
+from batchsim.servers.linter.finding import Finding, Note, Outcome, Trial
 
 REQUESTS, OF_SIMPY = 3000, 400  # in each run; the second if only the SimPy engine has the rule
 MATTERS = 0.05  # the smallest relative fall of a mean that counts
@@ -21,10 +20,10 @@ def _mean(outcome: Outcome, key: str) -> float:
     return outcome.result.metrics.number(key)
 
 
-def _finding(code: str, sentence: str, key: str, now: Outcome, found: Outcome, remedy: str = "") -> Finding:
+def _finding(code: str, sentence: str, key: str, now: Outcome, found: Outcome) -> Finding:
     p99s_ms = [each.result.percentile(99, unserved="inf") for each in (now, found)]
     effect = max(p99s_ms[0] / p99s_ms[1], 1.0)
-    return Finding(code, sentence, key, _mean(now, key), _mean(found, key), effect, found.change, remedy)
+    return Finding(code, sentence, key, _mean(now, key), _mean(found, key), effect, found.change)
 
 
 def _better(found: Outcome | None, now: Outcome, key: str = "mean_latency_ms") -> bool:

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 import batchsim as bs
 from batchsim import servers
 from batchsim.cli import app
-from batchsim.servers.linter.finding import measured
-from batchsim.servers.linter.trial import Trial
+from batchsim.servers.linter.finding import Trial, measured
 from batchsim.study.tune import tune
 
 V100 = bs.Affine(1.8874, 0.1438)

@@ -179,7 +179,7 @@ def failing(origin):
 
 
 def test_the_log_keeps_tracebacks_of_this_package_alone():
-    for origin, kept in (("batchsim.web.app.votes", True), ("tornado.web", False)):
+    for origin, kept in (("batchsim.web.app.classroom", True), ("tornado.web", False)):
         record = logging.LogRecord("x", 40, "", 1, "GET /\x1b[2J%s", ("?token=a",), failing(origin))
         access.HideTokens().filter(record)
         assert bool(record.exc_info) == kept

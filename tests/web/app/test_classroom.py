@@ -19,8 +19,7 @@ import batchsim as bs
 from batchsim.teaching import draw_p99, join, predict
 from batchsim.teaching.prediction import SHAPES
 from batchsim.view import voting
-from batchsim.web.app.classroom import COOKIE, ClassAccess, environment
-from batchsim.web.app.votes import QUESTIONS, STUDENTS
+from batchsim.web.app.classroom import COOKIE, QUESTIONS, STUDENTS, ClassAccess, environment
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from batchsim.servers.registry import ALL
 from batchsim.servers.server import ServerConfig
 from batchsim.study.judgement import OVERLOADED, Judgement, judge
 from batchsim.study.recommendation import Recommendation
-from batchsim.study.traffic import Traffic
+from batchsim.study.search import Traffic
 from batchsim.study.tune import tune
 from batchsim.view.explorer import presets
 from batchsim.view.explorer.kinds import KINDS, in_labels

@@ -3,7 +3,7 @@
 import pytest
 
 import batchsim as bs
-from batchsim.study.traffic import Traffic
+from batchsim.study.search import Traffic
 
 POISSON = bs.Scenario(bs.Poisson(1400), bs.SizeOrWait(), bs.Affine(5, 0.25))
 

@@ -14,7 +14,7 @@ from tornado.httpclient import HTTPClientError
 from tornado.websocket import websocket_connect
 
 from batchsim.web.app.kernel import MEGABYTES
-from batchsim.web.app.limits import BURST, MOST_PARTS, STATES, Allowance, is_whole, without_secrets
+from batchsim.web.app.sessions import BURST, MOST_PARTS, STATES, Allowance, is_whole, without_secrets
 
 REASONS = "a malformed message", "a message that cannot be read"
 RARE = pytest.mark.rare("opens two pages, and the server computes what the floods ask for")

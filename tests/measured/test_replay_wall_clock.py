@@ -8,7 +8,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.engines.draws import draw
-from batchsim.measured.wall_clock import WallClock
+from batchsim.measured.replay import WallClock
 
 AT_ONCE = bs.Trace(np.zeros(10))
 SERVICE = bs.Affine(1, 0.1)

@@ -7,8 +7,7 @@ from classes import ANSWER, WRONG
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsim.web.app.classroom import MOST_BYTES
-from batchsim.web.app.votes import CHOICES, LETTERS, QUESTIONS, STUDENTS, Votes
+from batchsim.web.app.classroom import CHOICES, LETTERS, MOST_BYTES, QUESTIONS, STUDENTS, Votes
 
 POSTS = st.fixed_dictionaries({
     "question": st.sampled_from(["p50?", "p99?"]),
