@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchsim import _check
 from batchsim._format import NONE
 from batchsim.result.intervals import metric_intervals
-from batchsim.result.metrics import METRICS, OF_DEVICES, OF_FLEETS, OF_UNITS, SUMMARY, TOKENS, Kind, metric
+from batchsim.result.metrics import (
+    METRICS,
+    OF_DEVICES,
+    OF_FLEETS,
+    OF_UNITS,
+    SUMMARY,
+    TOKENS,
+    Quantity,
+    metric,
+)
 from batchsim.result.result import Result
 from batchsim.result.standard_error import ROUNDING, NoInterval
 
 if TYPE_CHECKING:
     import pandas
 
-COMPARED = tuple(key for key, each in METRICS.items() if each.interval or each.kind is Kind.MEAN)
-OF_TOKENS = tuple(key for key, each in TOKENS.items() if each.interval or each.kind is Kind.MEAN)
+COMPARED = tuple(key for key, each in METRICS.items() if each.interval or each.quantity is Quantity.MEAN)
+OF_TOKENS = tuple(key for key, each in TOKENS.items() if each.interval or each.quantity is Quantity.MEAN)
 
 
 class Difference(NamedTuple):

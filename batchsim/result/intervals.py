@@ -26,7 +26,7 @@ from dataclasses import replace
 import numpy as np
 
 from batchsim._format import number
-from batchsim.result.metrics import METRICS, Kind, Metric, Metrics
+from batchsim.result.metrics import METRICS, Metric, Metrics, Quantity
 from batchsim.result.run_length import EVENTS, WAITS, rounded_up
 from batchsim.result.sample import Sample
 from batchsim.result.shares import (
@@ -180,7 +180,7 @@ def _series(metrics: Sequence[Metric], samples: Sequence[Sample]) -> Series:
         if len(samples) == 2:
             values[row] -= of[0].numbers[each.key]
             whole[row] -= wholes[0].number(each.key)
-        if each.kind is Kind.COUNT:  # a section has its part of it
+        if each.quantity is Quantity.COUNT:  # a section has its part of it
             values[row] *= requests
     widening = [max(each.widening(metric) for each in samples) for metric in metrics]
     return Series(values, whole, widening)
@@ -205,7 +205,7 @@ def _of_mean(
     (value,) = values
     if half <= ROUNDING * abs(value):
         half = _accidents(metric, samples)
-    if metric.kind is Kind.SHARE:
+    if metric.quantity is Quantity.SHARE:
         # Equal sections, as of a server that is never idle, do not exclude rare batches that differ.
         if error.value < ROUNDING:
             independent = _batches(samples[0])

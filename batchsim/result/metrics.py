@@ -23,7 +23,7 @@ from batchsim.scenario.rules.rule import ENDLESS
 from batchsim.scenario.sized_time import SizedTime
 
 
-class Kind(StrEnum):
+class Quantity(StrEnum):
     """How a metric comes about, and so how its interval does."""
 
     GIVEN = "given"  # by the scenario: nothing random is in it
@@ -89,7 +89,7 @@ class Metric:
     label: str
     unit: str = ""
     better: str | None = None
-    kind: Kind = Kind.MEAN
+    quantity: Quantity = Quantity.MEAN
     interval: bool = False
     q: float | None = None
     column: str = "latency_ms"
@@ -98,11 +98,11 @@ class Metric:
     @property
     def random(self) -> bool:
         """Whether it is measured, rather than given by the scenario."""
-        return self.kind not in (Kind.GIVEN, Kind.FLAG)
+        return self.quantity not in (Quantity.GIVEN, Quantity.FLAG)
 
     def plain(self, value: float) -> float | int | bool:
         """Return a value as the summary has it."""
-        return {Kind.COUNT: int, Kind.FLAG: bool}.get(self.kind, float)(value)
+        return {Quantity.COUNT: int, Quantity.FLAG: bool}.get(self.quantity, float)(value)
 
 
 LATENCY = "latency_ms"
@@ -138,12 +138,12 @@ def _percentile(q: float, column: str = LATENCY, interval: bool = False, key: st
     )
     label = f"{label}p{q:.9g}"
     return Metric(
-        key or percentile_key(q, column), label, "ms", "lower", Kind.PERCENTILE, interval, q, column
+        key or percentile_key(q, column), label, "ms", "lower", Quantity.PERCENTILE, interval, q, column
     )
 
 
 def _count(key: str, value: Callable[[Of], Any], better: str | None = None) -> Metric:
-    return Metric(key, key.replace("_", " "), better=better, kind=Kind.COUNT, value=value)
+    return Metric(key, key.replace("_", " "), better=better, quantity=Quantity.COUNT, value=value)
 
 
 def _became(status: Status, better: str) -> Metric:
@@ -163,7 +163,7 @@ def _left(trigger: Trigger, key: str) -> Metric:
     def share(of: Of) -> Any:
         return np.divide(of.totals.triggers[..., trigger], of.totals.batches)
 
-    return Metric(key, key.replace("_", " "), kind=Kind.SHARE, value=share)
+    return Metric(key, key.replace("_", " "), quantity=Quantity.SHARE, value=share)
 
 
 # In the order of the summary. To add a metric: a line here.
@@ -174,22 +174,22 @@ _TABLE = (
     _became(Status.TIMED_OUT, "lower"),
     _count("delayed", lambda of: of.totals.delayed, "lower"),
     _count("oversized", lambda of: of.totals.oversized, "lower"),
-    Metric("loss", "loss", better="lower", kind=Kind.OF_ALL),
-    Metric("offered_per_s", "arrival rate", "per s", kind=Kind.GIVEN),
-    Metric("saturation_per_s", "saturation rate", "per s", "higher", Kind.GIVEN),
-    Metric("load", "load", kind=Kind.GIVEN),
-    Metric("stable", "stable", better="higher", kind=Kind.FLAG),
-    Metric("drifting", "drifting", kind=Kind.FLAG),
+    Metric("loss", "loss", better="lower", quantity=Quantity.OF_ALL),
+    Metric("offered_per_s", "arrival rate", "per s", quantity=Quantity.GIVEN),
+    Metric("saturation_per_s", "saturation rate", "per s", "higher", Quantity.GIVEN),
+    Metric("load", "load", quantity=Quantity.GIVEN),
+    Metric("stable", "stable", better="higher", quantity=Quantity.FLAG),
+    Metric("drifting", "drifting", quantity=Quantity.FLAG),
     Metric(
         "throughput_per_s", "throughput", "per s", "higher", interval=True,
         value=lambda of: of.per_s(of.totals.finished),
     ),
     Metric(
-        "utilisation", "utilisation", kind=Kind.SHARE, interval=True,
+        "utilisation", "utilisation", quantity=Quantity.SHARE, interval=True,
         value=lambda of: of.per_s(of.totals.busy_s) / of.servers,
     ),
     Metric(
-        "device_utilisation", "device utilisation", kind=Kind.SHARE, interval=True,
+        "device_utilisation", "device utilisation", quantity=Quantity.SHARE, interval=True,
         value=lambda of: of.per_s(of.totals.busy_s - of.totals.off_device_s) / of.devices,
     ),
     Metric("mean_replicas", "mean replicas", better="lower", value=lambda of: of.replicas),
@@ -206,7 +206,7 @@ _TABLE = (
     _percentile(90),
     _percentile(95, interval=True),
     _percentile(99, interval=True),
-    Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Kind.OF_ALL),
+    Metric("p99_all_ms", "p99 of all requests", "ms", "lower", Quantity.OF_ALL),
     *(_part(place, name) for place, name in enumerate(COMPONENTS, 1)),
     _mean(DEVICE_WAIT, "wait for a device", lambda of: of.mean_ms(of.totals.device_wait_s)),
     _count("batches", lambda of: of.totals.batches),
@@ -219,7 +219,7 @@ _TABLE = (
         value=lambda of: np.divide(of.totals.units, of.totals.batches),
     ),
     Metric(
-        "padding", "padding", better="lower", kind=Kind.SHARE, interval=True,
+        "padding", "padding", better="lower", quantity=Quantity.SHARE, interval=True,
         value=lambda of: 1 - np.divide(of.totals.carried, of.totals.units),
     ),
     *(_left(trigger, key) for trigger, key in SHARES.items()),
@@ -248,12 +248,12 @@ _TOKENS = (
         value=lambda of: np.divide(of.joules, of.totals.output_tokens),
     ),
     Metric(
-        "preempted_share", "preempted share", better="lower", kind=Kind.SHARE,
+        "preempted_share", "preempted share", better="lower", quantity=Quantity.SHARE,
         value=lambda of: np.divide(of.totals.preempted, of.served),
     ),
 )  # fmt: skip
 TOKENS = {metric.key: metric for metric in _TOKENS}
-SUMMARY = [key for key, metric in METRICS.items() if metric.kind is not Kind.OF_ALL]
+SUMMARY = [key for key, metric in METRICS.items() if metric.quantity is not Quantity.OF_ALL]
 
 
 def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:

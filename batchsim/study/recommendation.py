@@ -134,7 +134,7 @@ class Recommendation(_check.Renewed):
             f"  objective   {self.slo}: {judged}, {self.judgement.in_words}",
             *([f"  statement   {self.statement}"] if self.statement else []),
             f"  throughput  {throughput}, saturation at {_format.rate(self.scenario.saturation_per_s)}",
-            *(f"  {remedy.kind:<11} {remedy.text}" for remedy in self.remedies),
+            *(f"  {remedy.label:<11} {remedy.text}" for remedy in self.remedies),
             f"  search      {_format.counted(self.requests_simulated, 'request')} simulated",
         ]
         return "\n".join(lines)

@@ -43,8 +43,8 @@ class Remedy:
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def kind(self) -> str:
-        """A label for the change."""
+    def label(self) -> str:
+        """What the change would do, in two words."""
         if self.knob == "requests":
             return "to tell"
         if self.value is not None:

@@ -21,7 +21,7 @@ from batchsim._format import rate
 from batchsim._workers import check_executor, progress_bar, result_of, threads
 from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, check_memory, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
-from batchsim.result.metrics import OF_DEVICES, SHARES, Kind
+from batchsim.result.metrics import OF_DEVICES, SHARES, Quantity
 from batchsim.result.run_length import Periods
 from batchsim.scenario import Diurnal, Scenario
 from batchsim.scenario.rules.continuous import NeverServed
@@ -339,7 +339,7 @@ def columns_of(scenario: Scenario, knobs: Iterable[str]) -> dict[str, str]:
     devices = scenario.devices is not None or "devices" in knobs
     sized = scenario.workload.sizes is not None or {"workload", "service"} <= knobs
     return {
-        name: "bool" if metric.kind is Kind.FLAG else "float64"
+        name: "bool" if metric.quantity is Quantity.FLAG else "float64"
         for key, metric in kind.metrics(devices, sized).items()
         for name in ((key, f"{key}_low", f"{key}_high") if metric.interval else (key,))
     }

@@ -177,9 +177,9 @@ def test_a_step_goes_exactly_to_the_next_event_and_python_says_the_same_words(pa
         button(panel, name).click()
         time_s = reported(panel)
         nearest = (
-            f"min(t for t in player.window.instants if t > {before_s!r})"
+            f"min(t for t in player.clip.instants if t > {before_s!r})"
             if way > 0
-            else f"max(t for t in player.window.instants if t < {before_s!r})"
+            else f"max(t for t in player.clip.instants if t < {before_s!r})"
         )
         assert time_s == panel.kernel.ask(f"float({nearest})")
         words = panel.kernel.ask("player.words")

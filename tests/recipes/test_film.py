@@ -8,7 +8,7 @@ from project_copies import CONTRIBUTING, NUMBERS, changed, copied, python
 pytestmark = pytest.mark.rare("a copy compiles each loop again")
 
 RECIPE = re.compile(
-    r"\| a film \| (\w+) file: its own in `(\S+)`, a subclass of `Film` with (.*?)\. A `Window` of these"
+    r"\| a film \| (\w+) file: its own in `(\S+)`, a subclass of `Film` with (.*?)\. A `Clip` of these"
 )
 
 FILM = '''
@@ -44,14 +44,14 @@ import batchsim as bs
 from batchsim.view.explorer.player import Player
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.slowest import SlowestFilm
-from batchsim.view.film.window import Window, request_lane
+from batchsim.view.film.clip import Clip, request_lane
 
 scenario = bs.Scenario(bs.Trace([0.0, 0.001, 0.002]), bs.SizeOrWait(1, 0), bs.Affine(10, 0))
 result = bs.simulate(scenario, engine="simpy")
 film, requests = SlowestFilm.of(result), RequestFilm.of(result)
 lanes = [request_lane(requests, requests.stretch())]
 player = Player()
-player.load(Window(requests.stretch(), film.instants, lanes, film.words, film.line))
+player.load(Clip(requests.stretch(), film.instants, lanes, film.words, film.line))
 player.time_ms = 2.5
 assert player.words == "1 request before it, waiting for a server.", player.words
 assert film.lines[player.line].text.endswith("wait for a server")

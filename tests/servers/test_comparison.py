@@ -212,14 +212,14 @@ def test_the_lanes_of_a_stretch_have_its_length_and_its_arrivals():
 def test_the_film_describes_each_rule_at_its_time(compared):
     film = bs.film(compared)
     begin_s, until_s = film.stretch
-    assert film.time_s == min(at_s for at_s in film.window.instants if at_s >= begin_s)
+    assert film.time_s == min(at_s for at_s in film.clip.instants if at_s >= begin_s)
     film.time_ms = 1000 * (begin_s + until_s) / 2
     for group in compared.groups:
         waiting = RequestFilm.of(group.result).waiting(film.time_s)
         assert f"{', '.join(group.names)}: {waiting.size:,} waiting" in film.words
     before = film.time_s
     film.next()
-    assert film.time_s in film.window.instants
+    assert film.time_s in film.clip.instants
     assert film.time_s > before
 
 

@@ -19,9 +19,9 @@ from batchsim.view.explorer.kinds import KINDS, relevant
 from batchsim.view.explorer.reasons import of_requests
 from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.state import DEFAULT
+from batchsim.view.film.clip import request_clip
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.lane_kinds import RequestLanes
-from batchsim.view.film.window import request_window
 from batchsim.view.pictures.breakdown import BreakdownView
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import as_html, figures_of, levels
@@ -200,8 +200,8 @@ def test_the_view_says_the_extremes_and_the_numbers_of_the_replica_under_the_poi
 
 def test_a_lane_forms_while_a_replica_with_requests_has_an_idle_server(result):
     film, middle_s = RequestFilm(result), float(result.arrival_s[2500])
-    (lane,) = request_window(film, (middle_s, middle_s)).lanes
-    begin_s, until_s = request_window(film, (middle_s, middle_s)).stretch
+    (lane,) = request_clip(film, (middle_s, middle_s)).lanes
+    begin_s, until_s = request_clip(film, (middle_s, middle_s)).stretch
     for time_s, count, name in zip(*RequestLanes.waiting(lane), strict=True):
         if begin_s < time_s < until_s:
             assert count == film.waiting(time_s).size

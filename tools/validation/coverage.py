@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import batchsim as bs
-from batchsim.result.metrics import Kind, metric
+from batchsim.result.metrics import Quantity, metric
 from batchsim.result.shares import share_of_all
 from batchsim.result.value_columns import limits_of
 
@@ -269,7 +269,7 @@ def _of_pairs(pool: ProcessPoolExecutor, pairs: Mapping[str, Pair], seeds: int) 
 def _label(key: str) -> str:
     if limits_of(key):
         return "goodput"
-    return "events" if metric(key).kind is Kind.COUNT else metric(key).label
+    return "events" if metric(key).quantity is Quantity.COUNT else metric(key).label
 
 
 def _cell(cell: tuple[float | None, float]) -> str:
@@ -301,7 +301,7 @@ def _number(run: bs.Result, key: str) -> float:
 
 
 def _per(run: bs.Result, key: str) -> float:
-    count = not limits_of(key) and metric(key).kind is Kind.COUNT
+    count = not limits_of(key) and metric(key).quantity is Quantity.COUNT
     return float(run.metrics.totals.requests) if count else 1.0
 
 

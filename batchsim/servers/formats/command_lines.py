@@ -172,9 +172,9 @@ class CommandLine:
         for worker in workers:
             document.note("a worker has a command of its own, which an edit leaves", worker.words[0].at)
         for remark in command.remarks:
-            if remark.kind == "refusal":
+            if remark.severity == "refusal":
                 raise refused(remark.text, place_in(text, remark.at))
-            if remark.kind == "note" or self.flags_as_variables:
+            if remark.severity == "note" or self.flags_as_variables:
                 document.note(remark.text, remark.at)
         alone = self.positional or command.words[at - 1].text == "serve"  # a model without a flag
         self._read_arguments(document, words, alone)

@@ -75,7 +75,7 @@ class Remark(NamedTuple):
 
     at: int
     text: str
-    kind: str = "note"
+    severity: str = "note"
 
 
 @dataclass

@@ -21,7 +21,7 @@ from batchsim.view.explorer.parts import Part, Parts, Values, chosen, same, unsh
 from batchsim.view.explorer.reasons import Outcome
 from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.runs import Stored
-from batchsim.view.film.window import Window
+from batchsim.view.film.clip import Clip
 from batchsim.view.pictures.data import ViewData
 
 State = Any  # of `state`, which is made from the kinds
@@ -97,7 +97,7 @@ class Kind(abc.ABC):
         (place,) = (each for each in self.parts.values() if each.chooser == chooser)
         return place.read(part, None)
 
-    def window(self, data: ViewData, server: int) -> Window | None:
+    def clip(self, data: ViewData, server: int) -> Clip | None:
         """Return what a film plays: the part around the one that its view shows; None if there is none."""
         return None
 

@@ -17,9 +17,9 @@ from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.simulate import available, simulated
 from batchsim.view.cell import with_picture
+from batchsim.view.film.clip import Clip, request_clip
 from batchsim.view.film.film import REQUESTS, PlayRange, RequestFilm
-from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_window
-from batchsim.view.film.window import Window, request_window
+from batchsim.view.film.lane_kinds import KINDS, comparison_of, lanes_clip
 from batchsim.view.pictures.lanes import Lanes
 from batchsim.view.pictures.picture import Picture
 from batchsim.view.pictures.plot import plot
@@ -55,22 +55,22 @@ class Player(anywidget.AnyWidget):
         traitlets.Int(), traitlets.Float(allow_none=True), traitlets.Bool(), default_value=(0, None, False)
     ).tag(sync=True)
     followed = traitlets.Int(None, allow_none=True).tag(sync=True)
-    window: Window | None = None
+    clip: Clip | None = None
 
     def __init__(self) -> None:
         super().__init__()
         self.on_msg(self._receive)
 
-    def load(self, window: Window) -> None:
-        """Play another window; one that looks the same keeps its time.
+    def load(self, clip: Clip) -> None:
+        """Play another clip; one that looks the same keeps its time.
 
         If a film is playing, the new one continues from its beginning.
         """
-        self.window, film = window, window.message()
+        self.clip, film = clip, clip.message()
         if film != self.film:
             with self.hold_sync():
                 self.film = film
-                self._order(window.stretch.begin_s if self.playing else None)
+                self._order(clip.stretch.begin_s if self.playing else None)
 
     def _order(self, time_s: float | None) -> None:
         number, _, playing = self.moment
@@ -96,13 +96,13 @@ class Player(anywidget.AnyWidget):
     @property
     def stretch(self) -> PlayRange:
         """The part that is played."""
-        return PlayRange(0.0, 0.0) if self.window is None else self.window.stretch
+        return PlayRange(0.0, 0.0) if self.clip is None else self.clip.stretch
 
     @property
     def time_s(self) -> float:
-        if self.moved_s is not None or self.window is None:
+        if self.moved_s is not None or self.clip is None:
             return self.moved_s or 0.0
-        return self.window.start_s[0]
+        return self.clip.start_s[0]
 
     @property
     def time_ms(self) -> float:
@@ -117,16 +117,16 @@ class Player(anywidget.AnyWidget):
     @property
     def words(self) -> str:
         """The present moment in a sentence."""
-        return "" if self.window is None else self.window.said(self.time_s, self._within_s)
+        return "" if self.clip is None else self.clip.said(self.time_s, self._within_s)
 
     @property
     def line(self) -> int | None:
         """The index of the acting line of the pseudo-code, None if there is none."""
-        return None if self.window is None else self.window.line(self.time_s, self._within_s)
+        return None if self.clip is None else self.clip.line(self.time_s, self._within_s)
 
     @property
     def _within_s(self) -> float:
-        return 0.0 if self.window is None or self.moved_s is not None else self.window.start_s[1]
+        return 0.0 if self.clip is None or self.moved_s is not None else self.clip.start_s[1]
 
     def go_to(self, time_s: float) -> None:
         """Show the moment at a time, or at the nearest end."""
@@ -150,10 +150,10 @@ class Player(anywidget.AnyWidget):
         self.moment = (*self.moment[:2], False)
 
     def _step(self, way: int) -> None:
-        if self.window is None:
+        if self.clip is None:
             return
         self.pause()
-        instants = self.window.instants
+        instants = self.clip.instants
         index = int(np.searchsorted(instants, self.time_s, "right" if way > 0 else "left")) - (way < 0)
         self.go_to(float(instants[min(index, instants.size - 1)]) if index >= 0 else self.stretch.begin_s)
 
@@ -161,10 +161,10 @@ class Player(anywidget.AnyWidget):
 class FilmPlayer(Player):
     """The film of a run, or of several; `still` draws the picture that a notebook keeps."""
 
-    def __init__(self, window: Window, name: str, still: Callable[[], Picture]) -> None:
+    def __init__(self, clip: Clip, name: str, still: Callable[[], Picture]) -> None:
         super().__init__()
         self.name, self.still = name, still
-        self.load(window)
+        self.load(clip)
 
     def __repr__(self) -> str:
         return f"Film of {self.name}, a{self.words.partition(': ')[0][1:]}"
@@ -220,16 +220,16 @@ def film(
     if called:
         raise ValueError(f"names must be of the requests of one run without tokens, got {called!r}")
     compared = comparison_of(what, rules, seed=seed)
-    window = lanes_window(compared, requests)
+    clip = lanes_clip(compared, requests)
     name = counted(len(compared.rules), KINDS[compared.scenario.kind].noun)
-    return FilmPlayer(window, name, lambda: Lanes(compared, window.stretch))
+    return FilmPlayer(clip, name, lambda: Lanes(compared, clip.stretch))
 
 
-def run_film(result: Result, requests: int, names: list[str]) -> tuple[Window, str, Callable[[], Picture]]:
-    """Return the window of a run, its name, and its still."""
+def run_film(result: Result, requests: int, names: list[str]) -> tuple[Clip, str, Callable[[], Picture]]:
+    """Return the clip of a run, its name, and its still."""
     film = RequestFilm.of(result)  # refuses what has no film
     around = window(result)
-    found = request_window(film, (around.begin_s, around.end_s), requests).from_first()
+    found = request_clip(film, (around.begin_s, around.end_s), requests).from_first()
     found.lanes[0]["names"] = names
     name = counted(min(result.arrival_s.size, requests), "request")
     return found, name, lambda: plot(result, "timeline")

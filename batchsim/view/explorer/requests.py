@@ -20,8 +20,8 @@ from batchsim.view.explorer.kind import Kind, Ranges, State
 from batchsim.view.explorer.options import ROUTINGS, RULES, SERVICES, SIZES
 from batchsim.view.explorer.parts import STAYS, Part, Parts, Values, chosen, optional, same
 from batchsim.view.explorer.runs import Stored, run, usual_longest
+from batchsim.view.film.clip import Clip, request_clip
 from batchsim.view.film.film import RequestFilm
-from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.timeline import TimelineView
 from batchsim.view.scales import nice
@@ -191,8 +191,8 @@ class Requests(Kind):
             state = state.replace(objective_ms=nice(2 * full_ms))
         return state
 
-    def window(self, data: ViewData, server: int) -> Window:
-        return request_window(RequestFilm.of(data.result), (data.window.begin_s, data.window.end_s))
+    def clip(self, data: ViewData, server: int) -> Clip:
+        return request_clip(RequestFilm.of(data.result), (data.window.begin_s, data.window.end_s))
 
     def origin(self, state: State) -> str:
         if state.service == "published":

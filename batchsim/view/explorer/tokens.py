@@ -31,10 +31,10 @@ from batchsim.view.explorer.parts import Parts, Values, chosen, optional, same, 
 from batchsim.view.explorer.requests import origin_of, tenth
 from batchsim.view.explorer.rows import STEP
 from batchsim.view.explorer.runs import Stored, run
+from batchsim.view.film.clip import Clip, step_clip
 from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.window import Window, step_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.seats import SeatsView, lanes_of
 
@@ -141,7 +141,7 @@ class TokenGeneration(Kind):
             "max_wait_ms": (0, LONGEST_MS, LONGEST_MS / 200),
         }
 
-    def window(self, data: ViewData, server: int) -> Window | None:
+    def clip(self, data: ViewData, server: int) -> Clip | None:
         now = data.moment(server)
         if now is None:
             return None
@@ -157,9 +157,9 @@ class TokenGeneration(Kind):
             steps = int(np.append(left, own.size)[left.searchsorted(steps)])
         busy_s = spells(log.batch_start_s[own], log.batch_finish_s[own])
         stays = seats(beginning(data.result, steps, server))
-        window = step_window(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
-        window.more["legend"] = TokenLanes.legend((), window.lanes)
-        return window
+        clip = step_clip(film, stays, lanes_of(now), busy_s, stretch, page_s=page_s, title="The seats")
+        clip.more["legend"] = TokenLanes.legend((), clip.lanes)
+        return clip
 
     def origin(self, state: State) -> str:
         if state.step == OWN:

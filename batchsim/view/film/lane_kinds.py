@@ -1,4 +1,4 @@
-"""The lanes of each kind of run: the rules to compare, what a lane shows and says, and its window."""
+"""The lanes of each kind of run: the rules to compare, what a lane shows and says, and its clip."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import MOST
 from batchsim.servers.comparison import REQUESTS, Group, ServerComparison, compare_servers
+from batchsim.view.film.clip import Clip, Lane, lanes_words, request_lane, token_lane
 from batchsim.view.film.film import Film, PlayRange, QueueFilm
 from batchsim.view.film.token_film import SeatFilm
-from batchsim.view.film.window import Lane, Window, lanes_words, request_lane, token_lane
 from batchsim.view.scales import nice
 from batchsim.view.theme import COMPONENTS, TELLING, in_words
 
@@ -24,7 +24,7 @@ HIGH, TALL, LEAST, TEXTS = 1.3, 14.0, 0.35, 9.2  # ems: rows of seats, at most a
 class RequestLanes:
     """Lanes with the length of the queue (forming while a server is idle) above the batches."""
 
-    shown, simulated = 60, REQUESTS  # requests in a window, and in a run
+    shown, simulated = 60, REQUESTS  # requests in a clip, and in a run
     noun = "server"  # whose lanes they are
     answers_last = False  # whether an answer takes longer than the gap between requests
     is_staged = True  # whether a film of one run has a stage instead of a lane
@@ -196,7 +196,7 @@ def since(stretch: PlayRange, unit: str, unit_ms: float) -> str:
     return f" from {number(begin, decimals + 12)} {unit} on" if begin else ""
 
 
-def lanes_window(comparison: ServerComparison, requests: int | None = None) -> Window:
+def lanes_clip(comparison: ServerComparison, requests: int | None = None) -> Clip:
     """Return a stretch of a comparison, to be played."""
     kind, stretch = KINDS[comparison.scenario.kind], stretch_of(comparison, None, None, requests)
     lanes = []
@@ -205,7 +205,7 @@ def lanes_window(comparison: ServerComparison, requests: int | None = None) -> W
         lanes.append(lane | {"title": list(group.names), "notes": kind.notes(group, lane)})
     films = [(", ".join(group.names), kind.film(group.result)) for group in comparison.groups]
     more = {"title": title_of(stretch), "legend": kind.legend(comparison.groups, lanes)}
-    return Window(
+    return Clip(
         stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes,
         lambda time_s, within_s: lanes_words(films, time_s), more=more,
     ).from_first()  # fmt: skip

@@ -92,10 +92,10 @@ def pseudocode(of: Rule | Scenario) -> tuple[CodeLine, ...]:
         busy = "every server is busy", "wait for a server", {"activity": QUEUEING}
         conditions.insert(len(conditions) if rule.forms_while_busy else 0, busy)
     word = "if"
-    for condition, action, kind in conditions:
+    for condition, action, more in conditions:
         if order:  # the first requests in the queue are not the oldest
             action = action.replace("the oldest", "the first")
-        lines.append(CodeLine(f"{word} {condition}: {action}" if condition else f"else: {action}", **kind))
+        lines.append(CodeLine(f"{word} {condition}: {action}" if condition else f"else: {action}", **more))
         word = "elif"
     if not any(step.condition in ("", ANYONE) for step in rule.steps):  # these cover every case
         lines.append(CodeLine("else: wait for company", activity=FORMING))

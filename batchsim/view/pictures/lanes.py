@@ -12,9 +12,9 @@ from batchsim import _check
 from batchsim._format import tick_in, unit_of
 from batchsim.scenario import Rule, Scenario
 from batchsim.servers.comparison import Group, ServerComparison
+from batchsim.view.film.clip import Lane
 from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, since, stretch_of, title_of
-from batchsim.view.film.window import Lane
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.picture import Picture, styled
 from batchsim.view.pictures.view import FROM_AXES, Style

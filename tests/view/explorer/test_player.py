@@ -8,8 +8,8 @@ import pytest
 
 import batchsim as bs
 from batchsim.view.explorer.player import Player
+from batchsim.view.film.clip import request_clip
 from batchsim.view.film.film import REQUESTS, RequestFilm
-from batchsim.view.film.window import request_window
 
 PLAIN = bs.Scenario(bs.Poisson(1000), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 
@@ -51,7 +51,7 @@ COMPARED = bs.Scenario(bs.Poisson(2000), bs.SizeOrWait(32, 10), bs.Affine(1.9, 0
 )
 def test_a_film_begins_at_its_first_event_and_goes_on_to_the_next(film):
     player = film()
-    first, second = player.window.instants[player.window.instants >= player.stretch.begin_s][:2]
+    first, second = player.clip.instants[player.clip.instants >= player.stretch.begin_s][:2]
     assert player.time_s == player.film["start"]["time_s"] == first
     player.next()
     assert player.time_s == second
@@ -60,7 +60,7 @@ def test_a_film_begins_at_its_first_event_and_goes_on_to_the_next(film):
 def test_the_explorers_film_begins_as_the_largest_batch_of_its_middle_leaves_and_says_so():
     result = bs.simulate(PLAIN, 100)
     film, batches = RequestFilm.of(result), result.batches
-    window = request_window(film, (0.0, float(result.arrival_s[-1])))
+    window = request_clip(film, (0.0, float(result.arrival_s[-1])))
     time_s, within_s = window.start_s
     last = batches.start_s.searchsorted(time_s) - 1
     start_s, finish_s = batches.start_s[last], batches.finish_s[last]
@@ -73,7 +73,7 @@ def test_it_works_without_a_page(player):
     player.time_ms = 12.5
     assert player.time_ms == 12.5
     assert player.words.startswith("At 12.50 ms:")
-    instants = player.window.instants
+    instants = player.clip.instants
     later = instants[instants > 0.0125].tolist()
     for time_s in later[:3]:
         player.next()
@@ -120,7 +120,7 @@ def test_what_a_page_reports_is_the_films_time(player):
 
 
 def test_another_window_that_comes_while_a_film_plays_is_played_from_its_beginning(player):
-    other = bs.film(PLAIN.replace(rate_per_s=100), requests=50).window
+    other = bs.film(PLAIN.replace(rate_per_s=100), requests=50).clip
     report(player, 0.02, True)
     player.load(other)
     assert player.time_s == other.stretch.begin_s
@@ -129,7 +129,7 @@ def test_another_window_that_comes_while_a_film_plays_is_played_from_its_beginni
 
 
 def test_a_page_that_reports_before_an_order_has_arrived_is_ignored(player):
-    other, number = bs.film(PLAIN.replace(rate_per_s=100), requests=50).window, player.moment[0]
+    other, number = bs.film(PLAIN.replace(rate_per_s=100), requests=50).clip, player.moment[0]
     player.load(other)
     report(player, 0.02, False, number)
     assert player.time_s == other.start_s[0]
@@ -140,7 +140,7 @@ def test_a_page_that_reports_before_an_order_has_arrived_is_ignored(player):
 
 def test_a_film_that_looks_the_same_keeps_its_time(player):
     player.time_ms = 12.5
-    player.load(bs.film(PLAIN, requests=100).window)
+    player.load(bs.film(PLAIN, requests=100).clip)
     assert player.time_ms == 12.5
 
 

@@ -127,7 +127,7 @@ def test_an_explorer_of_tei_begins_with_its_rule_and_with_sizes():
     panel.controls["units"].value = "padded"
     assert panel.scenario.rule == bs.PrefetchedBatches(512, max_batch_units=6144, units="padded")
     panel.turn_to(panel.play)
-    (lane,) = panel.play.player.window.lanes
+    (lane,) = panel.play.player.clip.lanes
     assert len(lane["arrival_s"])
     panel.controls["sizes"].value = "none"
     assert panel.scenario.rule == bs.SizeOrWait(512, 10)

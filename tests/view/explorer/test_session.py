@@ -259,7 +259,7 @@ class Reader(RuleBasedStateMachine):
             panel.tabs.selected_index in (None, panel.tabs.children.index(panel.play)) and panel.play.is_open
         )
         expected = opened and session.visible and style.large == kind.film
-        window = kind.window(session.data, style.server) if expected else None
+        window = kind.clip(session.data, style.server) if expected else None
         assert player.shown == (window is not None)
         assert is_hidden(panel.play.back) or not panel.play.filming
         if window is None:

@@ -213,10 +213,10 @@ def test_it_plays_step_by_step_in_the_picture_of_the_seats(panel):
     assert f"a step of {steps.tokens[at]:,} token" in player.words
     player.time_ms = 1000 * player.stretch.until_s
     player.previous()
-    window = player.window
+    window = player.clip
     panel.controls["rate_per_s"].value = 3
     assert panel.status.value == ""
-    assert player.window is not window
+    assert player.clip is not window
     now = panel.data.moment()
     assert player.stretch.begin_s == now.begin_s
 
@@ -324,7 +324,7 @@ def test_the_server_that_is_seen_and_played_is_said_and_can_be_chosen(panel):
     panel.server.value = 1
     assert ", server 2 of 2: " in panel.play.player.words
     assert "of server 2 of 2 in these steps" in panel.readout.value
-    (lane,) = panel.play.player.window.lanes
+    (lane,) = panel.play.player.clip.lanes
     mine = panel.data.moment(1).seats
     assert set(mine.request) <= set(lane["stays"]["request"])
     panel.large.value = "latency"

@@ -15,10 +15,10 @@ from oracles.naive_film import Moment
 from places import TESTS
 
 import batchsim as bs
+from batchsim.view.film.clip import Clip, moments, request_clip, request_lane, token_lane
 from batchsim.view.film.film import PlayRange, QueueFilm, RequestFilm
 from batchsim.view.film.lane_kinds import TokenLanes
 from batchsim.view.film.token_film import SeatFilm, TokenFilm, life
-from batchsim.view.film.window import Window, moments, request_lane, request_window, token_lane
 
 SCRIPT = Path(bs.__file__).parent / "web" / "js" / "film.js"
 NODE = shutil.which("node")
@@ -78,7 +78,7 @@ def ask(tmp_path_factory):
 def film_and_window(name, requests=600):
     film = RequestFilm(bs.simulate(SCENARIOS[name], requests, seed=3))
     middle_s = float(film.instants[film.instants.size // 2])
-    return film, request_window(film, (middle_s, middle_s))
+    return film, request_clip(film, (middle_s, middle_s))
 
 
 def times_in(window, count, seed=0):
@@ -183,7 +183,7 @@ def test_the_life_of_a_request_has_the_numbers_of_the_result(ask):
 def test_a_request_that_has_a_name_is_told_of_by_it_and_others_by_their_number(ask):
     scenario = bs.Scenario(bs.Constant(500), bs.SizeOrWait(2, 4), bs.Affine(1, 0.5))
     film = bs.film(scenario, requests=4, names=["Ann", "Bob"])
-    lives, labels = ask(*({"does": each, "film": film.window.message()} for each in ("lives", "labels")))
+    lives, labels = ask(*({"does": each, "film": film.clip.message()} for each in ("lives", "labels")))
     assert [words.partition(" arrived")[0] for _, _, words, _ in lives] == [
         "Ann",
         "Bob",
@@ -199,7 +199,7 @@ def test_the_life_of_a_request_with_tokens_is_pythons(ask):
     film = SeatFilm.of(result)
     stretch = PlayRange(float(result.arrival_s[30]), float(result.arrival_s[50]))
     lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
-    (lives,) = ask({"does": "lives", "film": Window(stretch, film.instants, [lane], lambda *_: "").message()})
+    (lives,) = ask({"does": "lives", "film": Clip(stretch, film.instants, [lane], lambda *_: "").message()})
     assert {request for request, *_ in lives} == set(film.seats.within(*stretch).request.tolist())
     assert any("preempted" in words for _, _, words, _ in lives)
     for request, latency_s, words, _ in lives:
@@ -215,7 +215,7 @@ def test_a_request_of_several_lanes_is_as_slow_as_in_the_slowest(ask):
     stretch = PlayRange(0.0, max(result.finish_s.max() for result in runs))
     lanes = [token_lane(film.seats, film.queue, film.busy, (1, 8), film.result, stretch) for film in films]
     (found,) = ask(
-        {"does": "longest", "film": Window(stretch, films[0].instants, lanes, lambda *_: "").message()}
+        {"does": "longest", "film": Clip(stretch, films[0].instants, lanes, lambda *_: "").message()}
     )
     slowest_ms = np.maximum(*(result.latency_ms for result in runs))
     assert [number for number, _ in found] == [*range(40)]
@@ -230,7 +230,7 @@ def test_the_sentence_of_a_step_is_pythons(ask, rule):
     stretch = PlayRange(float(instants[50]), float(instants[200]))
     lane = token_lane(seats.seats, seats.queue, seats.busy, (1, 8), result, stretch)
     lane["moments"] = moments(film, stretch)
-    window = Window(stretch, instants, [lane], film.words)
+    window = Clip(stretch, instants, [lane], film.words)
     times = times_in(window, 40)
     (states,) = ask({"does": "states", "film": window.message(), "times": times, "within": 0})
     for time_s, state in zip(times, states, strict=True):
@@ -258,7 +258,7 @@ def test_lanes_say_how_many_wait_and_what_the_servers_do(ask):
     film = SeatFilm(result)
     stretch = PlayRange(2.0, 6.0)
     lane = token_lane(film.seats, film.queue, film.busy, (1, 8), result, stretch)
-    tokens = Window(stretch, film.instants, [lane], lambda time_s, within_s: "")
+    tokens = Clip(stretch, film.instants, [lane], lambda time_s, within_s: "")
     film_of_requests, requests = film_and_window("eight servers")
     plain = QueueFilm(film_of_requests.result)
     jobs = [
@@ -387,7 +387,7 @@ def test_at_rest_no_two_tiles_overlap(ask, name):
     boxes = [BOX, {"x": 0, "y": 60, "w": 375, "h": 90}, {"x": 0, "y": 50, "w": 1200, "h": 330}]
     jobs, seen = [], 0
     for at_s in (0.0, middle_s):
-        window = request_window(film, (at_s, at_s))
+        window = request_clip(film, (at_s, at_s))
         steps = [[time_s, 1] for time_s in [at_s, *times_in(window, 12, seed=len(name))]]
         jobs += [
             {"does": "crowd", "film": window.message(), "box": box, "em": 12, "steps": steps} for box in boxes
@@ -405,7 +405,7 @@ def test_the_first_speed_suits_the_traffic_and_the_batches(ask):
         for fixed_ms in (0.05, 5, 500):
             scenario = bs.Scenario(bs.Poisson(rate_per_s), bs.SizeOrWait(8, 1), bs.Affine(fixed_ms, 0))
             film = RequestFilm(bs.simulate(scenario, 200))
-            window = Window(film.stretch(), film.instants, [request_lane(film, film.stretch())], str)
+            window = Clip(film.stretch(), film.instants, [request_lane(film, film.stretch())], str)
             (times,) = ask({"does": "comfortable", "film": window.message()})
             gap_s, batch_s = times / rate_per_s, times * fixed_ms / 1000
             assert gap_s < 4, "nothing happens"
@@ -416,5 +416,5 @@ def test_the_first_speed_suits_the_traffic_and_the_batches(ask):
 def test_lanes_of_tokens_play_their_stretch_in_some_twenty_seconds(ask):
     compared = bs.compare_servers(TOKENS, TokenLanes.usual_rules(TOKENS), requests=200)
     film = bs.film(compared)
-    (times,) = ask({"does": "comfortable", "film": film.window.message()})
+    (times,) = ask({"does": "comfortable", "film": film.clip.message()})
     assert 10 < times * (film.stretch.until_s - film.stretch.begin_s) < 40

@@ -225,22 +225,22 @@ def test_the_film_describes_each_rule_at_its_time(three):
         assert f"{group.names[0]}: {SeatFilm(group.result).words(film.time_s)}" in film.words
     before = film.time_s
     film.next()
-    assert film.time_s in film.window.instants
+    assert film.time_s in film.clip.instants
     assert film.time_s > before
 
 
 def test_a_film_is_made_of_a_scenario_of_rules_and_of_a_run():
-    assert [lane["title"] for lane in bs.film(SCENARIO).window.lanes] == [
+    assert [lane["title"] for lane in bs.film(SCENARIO).clip.lanes] == [
         ["whole batches"], ["size or wait"], ["continuous"],
     ]  # fmt: skip
     rules = {"a": bs.Continuous(4), "b": bs.SizeOrWait(4, 50)}
     film = bs.film(SCENARIO, rules=rules)
-    assert [lane["title"] for lane in film.window.lanes] == [["a"], ["b"]]
+    assert [lane["title"] for lane in film.clip.lanes] == [["a"], ["b"]]
     assert repr(film).startswith("Film of 2 rules")
-    (alone,) = bs.film(bs.simulate(SCENARIO, 60)).window.lanes
+    (alone,) = bs.film(bs.simulate(SCENARIO, 60)).clip.lanes
     assert alone["title"] == [SCENARIO.rule.title]
     requests = bs.Scenario(bs.Poisson(80), bs.SizeOrWait(), bs.Affine(47, 3.6))
-    assert len(bs.film(requests, rules=rules | {"a": bs.SizeOrWait(2, 5)}).window.lanes) == 2
+    assert len(bs.film(requests, rules=rules | {"a": bs.SizeOrWait(2, 5)}).clip.lanes) == 2
 
 
 def test_a_film_and_lanes_take_a_scenario_with_few_requests():

@@ -11,9 +11,9 @@ from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.widgets import button, hide, line, plain
+from batchsim.view.film.clip import Clip, request_clip
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import pseudocode, to_html
-from batchsim.view.film.window import Window, request_window
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.views import views_of
 from batchsim.view.theme import THEMES
@@ -90,11 +90,11 @@ class PlayPage(Page):
         run = data.result, server
         if self.run is None or self.run[0] is not run[0] or self.run[1] != run[1]:
             kind = KINDS[data.result.scenario.kind]
-            window = _beginning(data.result) if self.from_start else kind.window(data, server)
-            if window is None:
+            clip = _beginning(data.result) if self.from_start else kind.clip(data, server)
+            if clip is None:
                 return False
             self.run = run
-            self.player.load(window)
+            self.player.load(clip)
         return True
 
     def _mark(self) -> None:
@@ -105,8 +105,8 @@ class PlayPage(Page):
             self.code.value = to_html(lines, acting=acting)
 
 
-def _beginning(result: Result) -> Window:
+def _beginning(result: Result) -> Clip:
     """Return the film of a run's first requests, from the first arrival on."""
     first_s = float(result.arrival_s[0])
-    window = request_window(RequestFilm.of(result), (first_s, first_s))
-    return replace(window, stretch=window.stretch._replace(begin_s=first_s))
+    clip = request_clip(RequestFilm.of(result), (first_s, first_s))
+    return replace(clip, stretch=clip.stretch._replace(begin_s=first_s))

@@ -57,7 +57,7 @@ def test_another_view_stops_the_film(panel):
 def test_the_player_steps_from_event_to_event_and_marks_the_acting_line(panel):
     player = panel.play.player
     player.time_ms = 1000 * panel.result.arrival_s[500]
-    instants = player.window.instants
+    instants = player.clip.instants
     for _ in range(4):
         before_s = player.time_s
         player.next()
@@ -73,19 +73,19 @@ def test_the_line_that_sends_a_batch_is_marked_as_it_leaves(panel):
     marked = panel.pseudocode.value.partition('aria-current="step"')[2].partition("</div>")[0]
     assert "send" in marked
     starts_s = panel.result.batches.start_s
-    now_s, within_s = panel.play.player.window.start_s
+    now_s, within_s = panel.play.player.clip.start_s
     assert ((starts_s <= now_s) & (starts_s >= now_s - within_s)).sum() == 1
 
 
 def test_another_run_is_loaded_and_the_same_one_keeps_its_time(panel):
     player = panel.play.player
     player.time_ms = 1000 * player.stretch.until_s
-    window = player.window
+    window = player.clip
     panel.screen.width_px, panel.screen.height_px = 900, 600
-    assert player.window is window
+    assert player.clip is window
     assert player.time_s == player.stretch.until_s
     panel.controls["rate_per_s"].value = 100
-    assert player.window is not window
+    assert player.clip is not window
     assert player.stretch.begin_s < player.time_s < player.stretch.until_s
     arrived = int((panel.result.arrival_s <= player.time_s).sum())
     assert f"{arrived:,} arrived" in player.words
@@ -101,16 +101,16 @@ def test_while_it_plays_another_run_is_played_from_its_beginning(panel):
 
 def test_nothing_of_a_run_is_shown_before_a_prediction_is_revealed(panel):
     player = panel.play.player
-    window, code = player.window, panel.pseudocode.value
+    window, code = player.clip, panel.pseudocode.value
     panel.predict.predicting.value = True
     panel.controls["max_batch_size"].value = 4
     assert not player.shown
-    assert player.window is window
+    assert player.clip is window
     assert panel.play.hint.value.count("Predict") == 1
     assert panel.pseudocode.value in ("", code)
     panel.predict.predicting.value = False
     assert player.shown
-    assert player.window is not window
+    assert player.clip is not window
     assert "Predict" not in panel.play.hint.value
     assert "oldest 4" in panel.pseudocode.value
 

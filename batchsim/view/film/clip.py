@@ -1,4 +1,4 @@
-"""The window of a run that a film plays: arrays for `film.js` and for the still, and the moment in words."""
+"""The clip of a run that a film plays: arrays for `film.js` and for the still, and the moment in words."""
 
 import math
 import re
@@ -19,12 +19,12 @@ from batchsim.view.film.token_film import QueueLength, TokenFilm, life
 
 Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it
 MOVED = 0.0675  # of its computing time: the batch with which a film begins has just left
-COMING = 24  # requests after the window that are seen approaching
+COMING = 24  # requests after the clip that are seen approaching
 TYPES = {"f": np.float64, "i": np.int32, "u": np.uint8, "b": np.uint8}  # by NumPy's kind of number
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class Clip:
     """A part of a run, or of several, to be played.
 
     `instants` are the times of events, `words` and `line` describe a time (and the batch that left within the
@@ -52,17 +52,17 @@ class Window:
         return ("s", 1000.0) if page_s >= 1 else ("ms", 1.0)
 
     def said(self, time_s: float, within_s: float) -> str:
-        """Return a moment in words, with its time in the window's unit."""
+        """Return a moment in words, with its time in the clip's unit."""
         at = f"At {time_s:,.{self.lanes[0].get('decimals', 1) + 2}f} s" if self.unit[0] == "s" else r"\g<0>"
         return re.sub(r"^At \S+ ms", at, self.words(time_s, within_s))
 
-    def from_first(self) -> "Window":
-        """Return the same window, to begin with its first event."""
+    def from_first(self) -> "Clip":
+        """Return the same clip, to begin with its first event."""
         first = int(self.instants.searchsorted(self.stretch.begin_s))
         return replace(self, start=(float(self.instants[first]), 0.0))
 
     def message(self) -> dict[str, Any]:
-        """Return the window for `film.js`."""
+        """Return the clip for `film.js`."""
         time_s, within_s = self.start_s
         return packed(
             {**self.stretch._asdict(), "start": {"time_s": time_s, "within_s": within_s}}
@@ -80,7 +80,7 @@ def packed(value: Any) -> Any:
     return [packed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def request_window(film: RequestFilm, around_s: tuple[float, float], requests: int = REQUESTS) -> Window:
+def request_clip(film: RequestFilm, around_s: tuple[float, float], requests: int = REQUESTS) -> Clip:
     """Return about so many requests of a run, from some before a period on; it starts as a batch moves."""
     stretch, batch = film.stretch(*around_s, requests), film.largest_leaving(*around_s)
     start = around_s[0], 0.0
@@ -88,7 +88,7 @@ def request_window(film: RequestFilm, around_s: tuple[float, float], requests: i
         start_s, finish_s = float(film.batches.start_s[batch]), float(film.batches.finish_s[batch])
         moved_s = MOVED * (finish_s - start_s)
         start = start_s + moved_s, 1.01 * moved_s
-    return Window(stretch, film.instants, [request_lane(film, stretch)], film.words, film.line, start)
+    return Clip(stretch, film.instants, [request_lane(film, stretch)], film.words, film.line, start)
 
 
 def request_lane(film: RequestFilm, stretch: PlayRange) -> Lane:
@@ -177,16 +177,16 @@ def token_lane(
     }  # fmt: skip
 
 
-def step_window(
+def step_clip(
     film: TokenFilm, stays: Seats, seats: int, busy_s: tuple[np.ndarray, np.ndarray], stretch: PlayRange,
     **more: Any,
-) -> Window:  # fmt: skip
+) -> Clip:  # fmt: skip
     """Return a stretch of one server of token generation, with a sentence for each of its instants."""
     stays = stays.of(stays.server == film.shown)
     stays = Seats(**vars(stays) | {"server": np.zeros(len(stays), np.int64)})
     lane = token_lane(stays, film.queue, [busy_s], (1, seats), film.result, stretch, film.shown)
     lane["moments"] = moments(film, stretch)
-    return Window(stretch, film.instants, [lane], film.words, film.line, more=more)
+    return Clip(stretch, film.instants, [lane], film.words, film.line, more=more)
 
 
 def moments(film: TokenFilm, stretch: PlayRange) -> dict[str, Any]:

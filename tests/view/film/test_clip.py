@@ -12,9 +12,9 @@ from oracles.plans import scenarios_at_random
 
 import batchsim as bs
 from batchsim._format import number
+from batchsim.view.film.clip import Clip, moments, packed, request_lane
 from batchsim.view.film.film import PlayRange, RequestFilm
 from batchsim.view.film.token_film import TokenFilm
-from batchsim.view.film.window import Window, moments, packed, request_lane
 
 PLAIN = bs.Scenario(bs.Poisson(1800), bs.SizeOrWait(32, 10), bs.Affine(5, 0.25))
 CARD = bs.published("llama-3.1-8b/rtx-4090")
@@ -118,6 +118,6 @@ def test_a_window_says_its_times_in_one_unit(more, until_s, said):
     def words(time_s, within_s):
         return f"At {1000 * time_s:g} ms: idle."
 
-    window = Window(PlayRange(0, until_s), np.array([0.5]), [{}], words, more=more)
+    window = Clip(PlayRange(0, until_s), np.array([0.5]), [{}], words, more=more)
     assert window.said(0.5, 0.0) == said
     assert window.message()["unit"][0] == said.split()[2].rstrip(":")
