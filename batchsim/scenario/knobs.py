@@ -28,7 +28,7 @@ def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
     return part if rate_per_s is None else part.with_rate(rate_per_s)
 
 
-def parts_of(part: Any) -> dict[str, Any]:
+def fields_of(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name, without what is computed of them."""
     kind: Any = type(part)
     return {name: getattr(part, name) for name in _fields(kind)}
@@ -62,7 +62,7 @@ def value_of(scenario: Any, name: str) -> Any:
     """Return the value of a knob, or of a whole part, in a scenario; None for the rate of clients."""
     if name.split(".")[-1] == RATE:
         return getattr(scenario.workload, "offered_per_s", None)
-    parts = parts_of(scenario)
+    parts = fields_of(scenario)
     return attrgetter(".".join([name] if name in parts else find_knob(name, parts)))(scenario)
 
 

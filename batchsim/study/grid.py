@@ -15,7 +15,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._format import counted, number, rate
 from batchsim.scenario import ClosedLoop, Scenario
-from batchsim.scenario.knobs import find_knob, parts_of
+from batchsim.scenario.knobs import fields_of, find_knob
 
 NESTING = ("workload", "rule", "service")  # parts of a scenario with knobs inside
 LABEL = "; name them apart, as in {'label': value}"
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_knobs(scenario: Scenario, axes: tuple[Axis, ...]) -> None:
-    parts = parts_of(scenario)
+    parts = fields_of(scenario)
     nesting = {axis.name: axis.values for axis in axes if axis.name in NESTING}
     combinations = [dict(zip(nesting, each, strict=True)) for each in itertools.product(*nesting.values())]
     named: dict[tuple[str, ...], str] = {}

@@ -283,6 +283,8 @@ def decodes_ms(service: StepTime, prompts: np.ndarray, outputs: np.ndarray) -> n
     return later * each_ms + cost.per_read_ms * later * (prompts + outputs / 2)
 
 
+# Light load.
+
 RARE = 1e-7
 SOLVED = "steps are solved for requests one at a time, for full seats and at light load"
 SURE = 8  # standard deviations of the memory of those present
