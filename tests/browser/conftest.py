@@ -78,6 +78,7 @@ INTO_VIEW = (
 )
 # The reader has seen the opening, and wants all controls.
 MET = "try { for (const name of ['opening', 'more']) localStorage.setItem(`batchsim-${name}`, 1); } catch {}"
+NEW = "['opening', 'more'].forEach((name) => localStorage.removeItem(`batchsim-${name}`))"
 FILL = """(cells) => {
     const notebook = jupyterapp.shell.currentWidget.model.sharedModel;
     notebook.transact(() => {
@@ -101,12 +102,13 @@ def opened(browser):
     """Open a panel: `with opened(server, *cells)` in a notebook, cells or code; `opened(app)` the app.
 
     It has the page and the kernel of the test before, as new ones take longer than what most tests try. Those
-    that try the beginning, or spoil the page, are `alone`.
+    that try the beginning, or spoil the page, are `alone`. Who has not `met` the explorer sees its opening.
     """
 
     @contextlib.contextmanager
     def opened(server, *cells, alone=False, textbook=False, query="", met=True, **page):
-        alone, page = alone or textbook or query or not met, {**PAGE, **page}
+        alone = alone or textbook or query or not (met or (cells and server in KEPT))
+        page = {**PAGE, **page}
         panel, cells = None if alone else KEPT.get(server), cells_of(cells)
         is_new = panel is None
         if is_new:
@@ -121,12 +123,12 @@ def opened(browser):
             if is_new:
                 begin(panel, cells, query, textbook)
             else:
-                go_on(panel, cells)
+                go_on(panel, cells, met)
             if not alone:
                 panel.page.set_viewport_size(page["viewport"])
                 panel.page.emulate_media(color_scheme=page["color_scheme"])
             if met:  # else the film plays from the beginning, and nothing is at rest
-                panel.watch()
+                panel.watch(500 if is_new else 150)  # a kept page has been at rest
             if not is_new:
                 panel.page.evaluate(INTO_VIEW)
             yield panel
@@ -172,11 +174,12 @@ def begin(panel, cells, query, textbook):
         panel.kernel.run(BEGUN)
 
 
-def go_on(panel, cells):
+def go_on(panel, cells, met):
     """Bring a kept page and its kernel back to the beginning, of the same cells or of others."""
+    panel.page.evaluate(MET if met else NEW)
     panel.page.set_viewport_size(PAGE["viewport"])
     panel.page.mouse.move(0, 0)
-    others = cells != panel.cells
+    others = cells != panel.cells or not met  # an opening plays once
     panel.kernel.run(ANEW if others else AGAIN)
     if others:
         panel.page.evaluate(FILL, cells_of([""]))

@@ -75,18 +75,18 @@ class Panel:
             self.kernel.close()
         self.page.context.close()
 
-    def watch(self) -> None:
-        """Wait for the picture, and keep watching it."""
+    def watch(self, ms: float) -> None:
+        """Wait for the picture and its rest, and keep watching it."""
         self.page.wait_for_selector(self.picture)
         self.page.evaluate("selector => void watch.start(selector)", self.picture)
-        self.quiet(500)
+        self.quiet(ms)
 
     def look_at(self, picture: str) -> None:
         """Watch another picture of the page."""
         self.picture = picture
         self.page.wait_for_selector(f"{picture}[data-frame]")
-        self.page.evaluate("selector => { watch.selector = selector; }", picture)
-        self.quiet(500)
+        self.page.evaluate("selector => watch.turn(selector)", picture)
+        self.quiet()
 
     def quiet(self, ms: float = 150) -> None:
         """Wait until the picture has been still for so long, and nothing is on its way to it or from it."""

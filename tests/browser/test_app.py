@@ -61,14 +61,6 @@ INSERT = """(text) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def small(browser, tmp_path_factory):
-    """An app with few places."""
-    options = (f"--Sessions.max_sessions={PLACES}",)
-    with running("app", tmp_path_factory.mktemp("small"), *options) as server:
-        yield server
-
-
 def kernels(server):
     return {child.pid for child in psutil.Process(server.pid).children()}
 
@@ -77,18 +69,34 @@ def refused(page, server):
     return page.goto(server.address()).status == 503
 
 
-def test_a_full_app_says_so_until_a_page_is_closed_or_reloaded(small, opened, browser):
-    with opened(small, alone=True) as first, opened(small, alone=True):
-        assert eventually(lambda: len(kernels(small)) == PLACES)
-        its_kernel = first.kernel.ask("__import__('os').getpid()")
-        third = patient(browser.new_page())
-        assert refused(third, small)
-        assert f"{PLACES} pages are open" in third.inner_text("body")
-        assert len(kernels(small)) == PLACES
-        first.page.close(run_before_unload=True)
-        assert eventually(lambda: its_kernel not in kernels(small))
-        assert eventually(lambda: not refused(third, small))
-        third.close()
+def test_a_full_app_says_so_until_a_page_is_closed_and_other_machines_need_the_token(
+    opened, browser, tmp_path
+):
+    address, option = own_address(), f"--Sessions.max_sessions={PLACES}"
+    with running("app", tmp_path / "app", option, host="0.0.0.0" if address else "") as server:
+        elsewhere = replace(server, url=server.url.replace("127.0.0.1", address or "127.0.0.1"))
+        stranger, third = (patient(browser.new_page()) for _ in range(2))
+        if address:
+            assert stranger.goto(elsewhere.url).status == 403
+            assert "needs its token" in stranger.inner_text("body")
+        stranger.close()
+        with opened(elsewhere, alone=True) as first, opened(server, alone=True):
+            first.move_ms("max_wait_ms", "ArrowRight")
+            assert first.noise.errors == []
+            if address:
+                socket = f"/api/kernels/{session_of(first.page)}/channels"
+                assert upgraded(elsewhere, socket) == 403, "who knows a session's name is not in it"
+                assert upgraded(elsewhere, f"{socket}?token=not-{TOKEN}") == 403
+                assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
+            assert eventually(lambda: len(kernels(server)) == PLACES)
+            its_kernel = first.kernel.ask("__import__('os').getpid()")
+            assert refused(third, server)
+            assert f"{PLACES} pages are open" in third.inner_text("body")
+            assert len(kernels(server)) == PLACES
+            first.page.close(run_before_unload=True)
+            assert eventually(lambda: its_kernel not in kernels(server))
+            assert eventually(lambda: not refused(third, server))
+            third.close()
 
 
 def test_no_link_and_no_text_of_a_page_runs_a_script(app, opened):
@@ -122,39 +130,12 @@ def upgraded(server, path):
         asked.close()
 
 
-def test_another_machine_needs_the_token_and_with_it_moves_the_picture(opened, browser, tmp_path):
-    address = own_address()
-    if not address:
-        pytest.skip("this machine has no address but the loopback's")
-    with running("app", tmp_path / "app", host="0.0.0.0") as server:
-        elsewhere = replace(server, url=server.url.replace("127.0.0.1", address))
-        stranger = patient(browser.new_page())
-        assert stranger.goto(elsewhere.url).status == 403
-        assert "needs its token" in stranger.inner_text("body")
-        stranger.close()
-        with opened(elsewhere, alone=True) as panel:
-            panel.move_ms("max_wait_ms", "ArrowRight")
-            assert panel.noise.errors == []
-            socket = f"/api/kernels/{session_of(panel.page)}/channels"
-            assert upgraded(elsewhere, socket) == 403, "who knows a session's name is not in it"
-            assert upgraded(elsewhere, f"{socket}?token=not-{TOKEN}") == 403
-            assert upgraded(elsewhere, f"{socket}?token={TOKEN}") == 101
-
-
-def test_a_page_without_its_server_says_so(opened, tmp_path):
-    with running("app", tmp_path / "app") as server, opened(server, alone=True) as panel:
-        said = panel.page.locator("#connection")
-        assert said.is_hidden()
-        psutil.Process(server.pid).terminate()
-        # A server that ends may first answer that the session has ended.
-        assert eventually(lambda: "No connection" in said.inner_text())
-
-
 @pytest.mark.dear("axe checks each element of a page")
 @pytest.mark.parametrize(("query", "theme"), [("", "light"), ("&theme=dark", "dark")])
 def test_a_link_chooses_the_theme_and_axe_finds_nothing_serious_in_the_page(app, opened, query, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    with opened(app, query=query) as panel:
+    # The address comes before the browser's preference.
+    with opened(app, query=query, color_scheme="light") as panel:
         assert panel.page.get_attribute("body", "data-jp-theme-name") == f"JupyterLab {theme.title()}"
         assert eventually(lambda: panel.kernel.ask("panel.session.style.theme") == theme)
         found = axe.run(panel.page).response["violations"]

@@ -172,15 +172,19 @@ def test_no_answer_runs_a_script_or_leaves_the_page(server, projector, student):
         assert projector.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_page_without_its_server_keeps_the_chart_and_says_so(browser, tmp_path, student, monkeypatch):
+def test_pages_without_their_server_say_so_and_the_chart_stays(
+    browser, opened, tmp_path, student, monkeypatch
+):
     monkeypatch.setenv(voting.ADDRESS, "")
-    with running("app", tmp_path / "app") as server:
+    with running("app", tmp_path / "app") as server, opened(server, alone=True) as panel:
+        said = panel.page.locator("#connection")
+        assert said.is_hidden()
         join(server.address())
         page = patient(browser.new_page())
         page.goto(f"{server.url}class?teacher_token={teacher_token(server)}")
         student(1, "p99?", CHOICES, CHOICES[0])
         before = bars(page, "p99?")
-        assert page.inner_text("#count") == "1 of 1 have answered"
+        assert page.inner_text("#count") == "1 of 2 have answered"  # the explorer's page is a student's
         if importlib.util.find_spec("segno"):
             page.wait_for_function("document.getElementById('code').naturalWidth > 0")
         assert page.locator("#connection").is_hidden()
@@ -189,6 +193,8 @@ def test_a_page_without_its_server_keeps_the_chart_and_says_so(browser, tmp_path
         assert "No connection to the app" in page.inner_text("#connection")
         assert bars(page, "p99?") == before
         page.close()
+        # A server that ends may first answer that the session has ended.
+        assert eventually(lambda: "No connection" in said.inner_text())
 
 
 ANSWERED = """
@@ -216,7 +222,7 @@ def test_a_page_of_the_app_sends_its_predictions_and_a_reload_is_the_same_studen
         with closing(Kernel(*server.kernels(session_of(panel.page)))) as kernel:
             kernel.run(ANSWERED.format(way="falls"))
         assert eventually(lambda: [each["counts"] for each in shown(server, question)] == [[1, 0, 0]])
-    with opened(server, alone=True) as panel:  # another browser
+    with opened(server) as panel:  # another browser
         panel.kernel.run(ANSWERED.format(way="falls"))
         assert eventually(lambda: [each["counts"] for each in shown(server, question)] == [[2, 0, 0]])
 

@@ -304,7 +304,7 @@ def test_the_film_is_the_run_after_each_drag_while_paused_with_a_busy_kernel(pag
     page.kernel.run("from batchsim.view.film.pseudocode import pseudocode")
     page.page.evaluate(f"{FILM}.pace(3)")  # ten times slower: on a busy machine it must not end before Pause
     knobs = {"requests": ("rate_per_s", "max_wait_ms"), "tokens": ("rate_per_s", "max_num_seqs")}
-    for drag, mode in enumerate(["requests", "requests", "tokens", "tokens", "requests"]):
+    for drag, mode in enumerate(["requests", "tokens", "tokens", "requests"]):
         page.page.locator(".batchsim-knob-mode button").nth(int(mode == "tokens")).click()
         assert eventually(lambda mode=mode: page.kernel.ask("panel.result.scenario.kind") == mode)
         page.quiet(600)

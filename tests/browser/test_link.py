@@ -2,7 +2,7 @@
 
 import pytest
 
-from browser.panel import eventually
+from browser.panel import PANEL, eventually
 
 LINK = "mode=tokens&max_num_seqs=64&rate_per_s=3&seed=4&ttft_objective_ms=500"
 STATE = "[panel.state.to_link(), panel.session.style.large]"
@@ -13,10 +13,9 @@ navigator.clipboard.writeText = (text) => { window.copied = text; return Promise
 @pytest.mark.parametrize("kind", ["app", "lab"])
 def test_what_copy_link_copies_opens_the_same_state(kind, request, opened):
     server = request.getfixturevalue(kind)
-    cells = () if kind == "app" else (f"import batchsim as bs\npanel = bs.explore(link={LINK!r})\npanel",)
-    size = {"width": 1280, "height": 800}
-    with opened(server, *cells, query="" if cells else f"&{LINK}", viewport=size) as panel:
-        panel.kernel.run("panel.screen.enlarge('map')")
+    cells, size = () if kind == "app" else (PANEL,), {"width": 1280, "height": 800}
+    with opened(server, *cells, viewport=size) as panel:
+        panel.kernel.run(f"panel.session.open_link({LINK!r}); panel.screen.enlarge('map')")
         panel.page.evaluate(CLIPBOARD)
         panel.kernel.run("panel.share.buttons['Copy link'].click()")
         assert eventually(lambda: panel.page.evaluate("window.copied"))

@@ -288,7 +288,10 @@ def test_it_lives_in_notebook_7(notebook, opened):
 
 
 def test_it_lives_alone_in_a_page_whose_address_says_its_state(app, opened):
-    with opened(app, query="&rate_per_s=900&max_wait_ms=5") as panel:
+    with opened(app, query="&rate_per_s=900&max_wait_ms=5&theme=light", color_scheme="dark") as panel:
+        theme = panel.page.get_attribute("body", "data-jp-theme-name")
+        assert theme == "JupyterLab Light"  # it comes before the browser's preference
+        assert panel.kernel.ask("panel.session.style.theme") == "light"
         assert panel.typed("rate_per_s").input_value() == "900"
         assert panel.typed("max_wait_ms").input_value() == "5"
         assert panel.move_ms("max_wait_ms", "ArrowRight") > 0

@@ -15,21 +15,33 @@
     return picture?.complete && picture.naturalWidth ? picture : null;
   };
 
+  // The next thing that could be another picture: a loop over animation frames would draw each one of a page at
+  // rest, a twentieth of a processor for each page that tests keep open.
+  let heard = () => {};
+  const change = () => new Promise((resolve) => (heard = resolve));
+  const hear = () => heard();
+
   // A picture counts once it is decoded and an animation frame has gone by: from then on it is on the screen.
   watch.start = async (selector) => {
     const goes = Boolean(watch.selector);
     watch.selector = selector;
     watch.pressed = watch.arrived = null;
     watch.frames = []; // when each new picture was on the screen, in ms since the page began
-    if (goes) return;
+    if (goes) return hear();
+    const what = { subtree: true, childList: true, attributeFilter: ["src", "class"] };
+    new MutationObserver(hear).observe(document, what);
+    addEventListener("load", hear, true); // a picture's
     addEventListener("keydown", () => (watch.pressed = performance.now()), true);
     addEventListener("pointerup", () => (watch.arrived = Number(shown()?.dataset.arrived)), true);
     let last = shown();
     let source = (watch.counted = last?.src);
     for (;;) {
-      await frame();
       const picture = shown();
-      if (!picture || (picture === last && picture.src === source)) continue;
+      if (!picture || (picture === last && picture.src === source)) {
+        await change();
+        await frame();
+        continue;
+      }
       [last, source] = [picture, picture.src];
       try {
         await picture.decode();
@@ -41,6 +53,12 @@
       watch.counted = source;
       watch.frames.push(performance.now());
     }
+  };
+
+  // Watch another picture of the page.
+  watch.turn = (selector) => {
+    watch.selector = selector;
+    hear();
   };
 
   // What the page has asked its kernels, and they have not done; and what else they have done, by message.
