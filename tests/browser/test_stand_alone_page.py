@@ -335,6 +335,8 @@ def test_a_drawing_of_the_curve_gets_feedback_on_its_shape(opened):
     with opened() as page:
         page.locator("#sketch").scroll_into_view_if_needed()
         assert page.evaluate("getComputedStyle(document.querySelector('.after')).visibility") == "hidden"
+        paper, next_part = (page.locator(at).bounding_box() for at in ("#sketch", "#how-to-choose h2"))
+        assert next_part["y"] - paper["y"] - paper["height"] < 150  # what is hidden takes no room
         assert "too early" in told(page, lambda x: 0.1 + 0.8 * x)
         assert "too low" in told(page, lambda x: 0.15 + 0.02 * x)
         assert "right" in told(page, lambda x: 0.15 + 0.06 * x + 0.6 * x**12)
