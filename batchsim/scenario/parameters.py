@@ -5,6 +5,7 @@ and the shell need no table of their own.
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class Described:
         self.check()
 
     @classmethod
+    @functools.lru_cache(maxsize=256)
     def parameters(cls) -> dict[str, Parameter]:
         """Return the description of each parameter by its name."""
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass

@@ -31,7 +31,7 @@ from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.services import ServiceChooser
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import State
-from batchsim.view.explorer.widgets import dropdown, plain, stack, toggle
+from batchsim.view.explorer.widgets import dropdown, plain, toggle
 
 SETTINGS = ARRIVALS, RULE, COMPUTING, DEVICE  # the pages of controls
 Made: TypeAlias = Knob | ServiceChooser | widgets.Dropdown | widgets.ToggleButtons
@@ -55,7 +55,7 @@ class Controls:
         self.service, self.ranges = next(iter(self.services)), Ranges()
         self.aliases: Mapping[str, str] = {}
         self.opened: str | None = None  # the page
-        self.boxes = {page: stack([]) for page in (*SETTINGS, SHARE)}
+        self.boxes = {page: plain(widgets.Box, classes="batchsim-page") for page in (*SETTINGS, SHARE)}
         self.boxes[MAIN] = plain(widgets.VBox, classes="batchsim-knobs")
         self._follow()
         session.subscribe("state", self._follow)

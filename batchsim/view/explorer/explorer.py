@@ -26,7 +26,7 @@ from batchsim.view.explorer.pages.share import SharePage
 from batchsim.view.explorer.parts import Values
 from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import DEFAULT, DEFAULTS, MORE, State, of_rule, view_of
-from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, button, hide, line, plain, set_class
+from batchsim.view.explorer.widgets import HIDDEN, OF_RESULT, button, line, plain, set_class
 from batchsim.view.film.pseudocode import pseudocode, shares, to_html
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.live import LivePicture
@@ -170,7 +170,7 @@ class Explorer(widgets.Box):
         if self.server.options != options:
             self.server.options = options
         self.server.value = min(session.style.server, count - 1)
-        hide(self.server, count == 1)
+        set_class(self.server, HIDDEN, count == 1)
 
     def _show_status(self) -> None:
         text, alert = self.session.status

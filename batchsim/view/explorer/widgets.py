@@ -15,7 +15,7 @@ _shared: dict[Any, Any] = {}
 
 
 def plain(made: type[AnyWidget], *arguments: Any, classes: str = "", **options: Any) -> AnyWidget:
-    """Return a widget that shares its layout and style with others of the same looks; hide it with `hide`.
+    """Return a widget that shares its layout and style with others of the same looks.
 
     Otherwise each widget would have two of its own, and a page would receive a message for each. `classes`
     are for the style sheet.
@@ -37,19 +37,9 @@ def looks(made: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, A
     return found
 
 
-def hide(widget: widgets.DOMWidget, hidden: bool) -> None:
-    """Hide a widget in the page, or show it again."""
-    set_class(widget, HIDDEN, hidden)
-
-
 def set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:
     """Give a widget a class of the style sheet, or take it away."""
     (widget.add_class if on else widget.remove_class)(name)
-
-
-def stack(children: Iterable[widgets.Widget]) -> widgets.Box:
-    """Return widgets below each other, as wide as the column; side by side in a wide column."""
-    return plain(widgets.Box, list(children), classes="batchsim-page")
 
 
 def flow(children: Iterable[widgets.Widget]) -> widgets.Box:

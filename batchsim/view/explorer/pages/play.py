@@ -10,7 +10,7 @@ from batchsim.view.explorer.main_picture import MainPicture
 from batchsim.view.explorer.pages import Page
 from batchsim.view.explorer.player import Player
 from batchsim.view.explorer.session import Session
-from batchsim.view.explorer.widgets import button, hide, line, plain
+from batchsim.view.explorer.widgets import HIDDEN, button, line, plain, set_class
 from batchsim.view.film.clip import Clip, request_clip
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.film.pseudocode import pseudocode, to_html
@@ -71,7 +71,7 @@ class PlayPage(Page):
         if turned and self.is_open and session.visible and not self.filming:
             return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")
-        hide(self.back, self.filming or bool(session.cover))
+        set_class(self.back, HIDDEN, self.filming or bool(session.cover))
         if not (self.filming and data is not None and self._load(data, session.style.server)):
             if player.playing:
                 player.pause()
