@@ -168,13 +168,15 @@ class StepRows:
             np.concatenate(pair)
             for pair in zip(self.open, (start_s, finish_s, rows, server, trigger, number), strict=True)
         ]
-        order = np.argsort(table[3], kind="stable")
-        start_s, finish_s, rows, server, trigger, number = (column[order] for column in table)
-        begins = np.ones(order.size, bool)
+        if (table[3] != table[3][0]).any():  # of several engines
+            order = np.argsort(table[3], kind="stable")
+            table = [column[order] for column in table]
+        start_s, finish_s, rows, server, trigger, number = table
+        begins = np.ones(number.size, bool)
         goes_on = (server[1:] == server[:-1]) & (start_s[1:] == finish_s[:-1]) & (trigger[1:] == NO_TRIGGER)
         begins[1:] = ~goes_on
         begin = np.flatnonzero(begins)
-        end = np.append(begin[1:], order.size) - 1
+        end = np.append(begin[1:], number.size) - 1
         spans = [
             start_s[begin], finish_s[end], rows[begin], server[begin], trigger[begin], number[begin],
         ]  # fmt: skip

@@ -175,7 +175,7 @@ class Scenario(Described, _check.Renewed):
             return "a ClosedLoop with replicas"
         return "" if self.rule.compiled else f"the rule {self.rule!r}"
 
-    @property
+    @kept
     def one(self) -> Self:
         """One replica, as a scenario: its workload is still that of all."""
         return dataclasses.replace(self, replicas=1, autoscale=None)

@@ -31,7 +31,7 @@ from batchsim import _format
 from batchsim._compat import reduceat
 from batchsim.result import Result
 from batchsim.result.metrics import LATENCY, metric
-from batchsim.result.run_length import CYCLES, TAIL, run_length
+from batchsim.result.run_length import CYCLES, TAIL
 from batchsim.result.shares import students_t
 from batchsim.result.standard_error import ONE_IN_FIVE, ROUNDING, Spread
 from batchsim.scenario import Rule
@@ -68,7 +68,8 @@ class Values:
         """Return those of a run, in which requests that were not served are infinitely late."""
         measured, skip = result.run.measured, result.run.warmup_requests
         ms, latency_ms = (measured[column][skip:] for column in (metric(key).column or LATENCY, LATENCY))
-        length = run_length(result.scenario)
+        length = result.sample.length
+        assert length is not None
         memory = max(length.relaxation, length.cycle / CYCLES, length.peak, length.turnover or 0.0)
         unlike = result.sample.partial or result.sample.drift
         return cls.of_ms(np.where(np.isnan(latency_ms), math.inf, ms), math.inf if unlike else memory, key)
