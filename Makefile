@@ -54,7 +54,7 @@ EXECUTED := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/
 # The notebooks that run within seconds; `make test-all` runs every one.
 QUICK := notebooks/00-explorer.ipynb notebooks/app.ipynb notebooks/solutions/03-*.ipynb
 
-.PHONY: help lite lite-tools lab app test test-all types plain units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package picture paper slides clean
+.PHONY: help lite lite-tools lab app test test-all types plain module units pages test-browser fuzz features golden attack mutants bounds class-of-30 class-under-attack bench selection validate fidelity coverage peak-memory fidelity-servers notebooks lessons book page package picture paper slides clean
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
@@ -77,7 +77,7 @@ test: $(VENV)/.installed-test $(VENV)/pyodide lite-tools
 	@rm -f $(CPU_SECONDS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(MAKE) --no-print-directory --jobs=3 pages units plain types
+	$(MAKE) --no-print-directory --jobs=3 pages units plain module types
 	$(BROWSER_ALONE) -k a_drag_through_50_values
 	$(NOTEBOOKS) $(QUICK)
 	@awk '{ s += $$1; n += $$2 } END { printf "%d tests: %d CPU seconds, besides notebooks and types\n", n, s }' $(CPU_SECONDS)
@@ -87,10 +87,14 @@ test-all: test
 	export BATCHSIM_BROWSER=required; $(BROWSER_ALONE)
 	$(NOTEBOOKS) $(filter-out $(wildcard $(QUICK)),$(wildcard $(EXECUTED)))
 
-# Four of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
+# Five of `make test` that run side by side, as mypy uses one core and a browser's tests wait for much of their time.
 # The browser's begin at once, as they take longest.
 types:
 	@$(BIN)/mypy
+
+# The page's loops as WebAssembly, before a test in the browser would wait for them.
+module:
+	@PYTHONPATH=tests/helpers $(BIN)/python -c "import web_module; web_module.module()"
 
 # What would compile a loop for each rule, and claims nothing of the compiler. `make test-all` compiles it.
 plain:

@@ -43,18 +43,14 @@ def test_the_table_has_all_that_there_is():
         assert {*rule.parameters()} <= own | {*requests}, rule
 
 
-@pytest.mark.dear("some forty scenarios go through everything that takes a scenario")
-@pytest.mark.parametrize(
-    ("kind", "part", "parts"),
-    [*(("requests", part, 4) for part in range(4)), *(("tokens", part, 3) for part in range(3))],
-)
-def test_a_scenario_has_the_same_numbers_everywhere(kind, part, parts):
+@pytest.mark.dear("some hundred scenarios go through everything that takes a scenario")
+@pytest.mark.parametrize("kind", pairwise.TABLES)  # a process each: to import all takes seconds
+def test_a_scenario_has_the_same_numbers_everywhere(kind):
     # The loops of requests run as Python here: to compile them takes minutes, for each rule, with priorities,
     # and with each kind of routing. `tests/agreement/test_agreement.py` compares the compiled ones.
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1" if kind == "requests" else "0"}
-    command = [sys.executable, "-m", "oracles.pairwise_checks", kind, str(part), str(parts)]
     done = run(
-        command,
+        [sys.executable, "-m", "oracles.pairwise_checks", kind],
         cwd=TESTS,
         env=environment | {"PYTHONPATH": str(TESTS.parent)},
         capture_output=True,

@@ -285,7 +285,7 @@ def failures(kind, numbers, checks=CHECKS):
                     yield f"{kind} {number}, {check.__name__}: {traceback.format_exc(limit=-4)}"
 
 
-def main(kind, part, parts):
+def main(kind, part=0, parts=1):
     import matplotlib as mpl
 
     mpl.use("agg")

@@ -243,9 +243,9 @@ def at_light_load(name, noise=0.0):
     return scenario.replace(workload=bs.Poisson(present * 1000 / theory.expected(scenario).mean_latency_ms))
 
 
-def excess(scenario, requests, seed=1):
+def excess(result):
     """How much longer than alone requests take in a run, on average, with the standard error; by metric."""
-    result = bs.simulate(scenario, requests, seed)
+    scenario = result.scenario
     prompts, outputs = (each.astype(float) for each in (result.prompt_tokens, result.output_tokens))
     first_ms = prompt_ms(REAL, prompts, longest_cut(scenario.rule))
     later_ms = decodes_ms(REAL, prompts, outputs)
@@ -263,10 +263,11 @@ def test_at_light_load_means_are_within_their_bounds(name):
     scenario = at_light_load(name)
     wait_ms = 5.0 if name == "whole batches" else 0.0
     alone, found = (bounds(one, wait_ms) for one in (scenario.replace(rate_per_s=1e-9), scenario))
-    for metric, over, error in excess(scenario, 16_000):
+    result = bs.simulate(scenario, 16_000, seed=1)
+    for metric, over, error in excess(result):
         low, high = (bound - alone[metric][0] for bound in found[metric])
         assert low - 4 * error - 1e-6 <= over <= high + 4 * error + 1e-6
-    summary = bs.simulate(scenario, 16_000, seed=2).summary()
+    summary = result.summary()
     for metric in ("utilisation", "mean_batch_size", "mean_computing_ms"):
         low, high = found[metric]
         assert 0.97 * low < summary[metric] < 1.03 * high

@@ -138,7 +138,7 @@ def test_the_parts_of_a_latency_are_those_of_the_result(ask):
 
 def test_a_story_is_no_longer_work_while_thousands_wait(ask):
     few, many = ask(*(
-        {"does": "reads", "film": request_window(film, (0.0, 9.0), requests).message()}
+        {"does": "reads", "film": request_clip(film, (0.0, 9.0), requests).message()}
         for requests in (500, 4000)
         for film in [RequestFilm(bs.simulate(SCENARIOS["overloaded"], requests, seed=3))]
     ))  # fmt: skip

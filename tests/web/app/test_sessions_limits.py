@@ -20,11 +20,17 @@ REASONS = "a malformed message", "a message that cannot be read"
 RARE = pytest.mark.rare("opens two pages, and the server computes what the floods ask for")
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with running("app", tmp_path_factory.mktemp("app")) as server:
+        yield server
+
+
 @pytest.mark.parametrize(
     ("kinds", "others"), [(CLOSED[1:], 0), pytest.param(KINDS, 1, marks=RARE)], ids=["soon", "each"]
 )
-def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(tmp_path, kinds, others):
-    async def attacked(server):
+def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(server, kinds, others):
+    async def attacked():
         page, *other = [await opened_page(server) for _ in range(1 + others)]
         other = [await connected(server, each) for each in other]
         for kind in kinds:
@@ -35,20 +41,18 @@ def test_a_page_that_sends_too_much_is_closed_and_another_goes_on(tmp_path, kind
             await close(victim)
         await close(*other)
 
-    with running("app", tmp_path / "app") as server:
-        asyncio.run(attacked(server))
+    asyncio.run(attacked())
 
 
-def test_a_page_that_does_not_name_the_format_of_its_messages_is_refused(tmp_path):
-    async def refused(server):
+def test_a_page_that_does_not_name_the_format_of_its_messages_is_refused(server):
+    async def refused():
         address = f"ws{server.url.removeprefix('http')}api/kernels/{await opened_page(server)}/channels"
         for protocols in ([], ["v0.kernel.websocket.jupyter.org"]):
             with pytest.raises(HTTPClientError, match="Sec-WebSocket-Protocol must name v1") as error:
                 await websocket_connect(f"{address}?token={TOKEN}", subprotocols=protocols)
             assert error.value.code == 400
 
-    with running("app", tmp_path / "app") as server:
-        asyncio.run(refused(server))
+    asyncio.run(refused())
 
 
 def test_a_message_has_as_many_parts_as_it_says_each_after_the_one_before():
