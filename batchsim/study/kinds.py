@@ -105,7 +105,7 @@ class Requests:
             of_sizes = [getattr(rule, name) for name, it in rule.parameters().items() if it.of_sizes]
             key = of_all, rule.max_batch_size, rule.largest_batch, *of_sizes
             if key not in points:
-                cell = _accepted(scenario, rule)
+                cell = accepted(functools.partial(replace, scenario, rule=rule))
                 points[key] = cell is None, cell is not None and not cell.stable
             return points[key]
 
@@ -194,7 +194,8 @@ class Tokens(Requests):
     ) -> Cells:  # fmt: skip
         plan = draw_tokens_cached(scenario, requests, seed)
         fits = tokens.fits_of(plan)
-        cells = [_accepted(scenario, rule) for rule in rules]
+        made = [None if rule is None else functools.partial(replace, scenario, rule=rule) for rule in rules]
+        cells: list[Scenario | None] = [None if make is None else accepted(make) for make in made]
         cells = [cell if cell is not None and fits(cell.rule) else None for cell in cells]
         refused = np.array([cell is None for cell in cells])
         stable = tokens.stable_cells(cells, columns, roughly)
@@ -244,10 +245,10 @@ def kind_of(scenario: Scenario) -> Requests:
     return KINDS[scenario.kind]
 
 
-def _accepted(scenario: Scenario, rule: Rule | None) -> Scenario | None:
-    """Return the scenario under a rule; None where it is refused."""
+def accepted(make: Callable[[], Any]) -> Any:
+    """Return what `make` returns, None if it raises ValueError."""
     try:
-        return None if rule is None else replace(scenario, rule=rule)
+        return make()
     except ValueError:
         return None
 

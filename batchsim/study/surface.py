@@ -21,7 +21,7 @@ from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result.metrics import OF_ENERGY
 from batchsim.scenario import ClosedLoop, OpenLoop, Rule, Scenario
 from batchsim.simulate import available, simulated
-from batchsim.study.kinds import ATTAINMENT, kind_of
+from batchsim.study.kinds import ATTAINMENT, accepted, kind_of
 
 # The loads at which a curve has its points: the last three are beyond saturation.
 LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.03, 1.1, 1.2)
@@ -298,14 +298,6 @@ def _client_counts(scenario: Scenario, requests: int) -> list[int]:
     fewest = scenario.rule.fewest_clients
     most = max(min(FILLED * scenario.servers * scenario.rule.max_batch_size, requests), fewest)
     return sorted({round(clients) for clients in np.geomspace(fewest, most, CLIENTS)})
-
-
-def accepted(make: Callable[[], Any]) -> Any:
-    """Return what `make` returns, None if it raises ValueError."""
-    try:
-        return make()
-    except ValueError:
-        return None
 
 
 def _checked(scenario: Scenario, requests: int, seed: int) -> tuple[int, int]:

@@ -18,11 +18,10 @@ from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.lengths import Lengths
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
-from batchsim.study.kinds import MEMORY
+from batchsim.study.kinds import MEMORY, accepted
 from batchsim.study.surface import (
     FEW_REQUESTS,
     Surface,
-    accepted,
     load_curve,
     load_rates,
     map_requests,
