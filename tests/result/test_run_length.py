@@ -205,6 +205,13 @@ def test_sizes_in_runs_need_many_runs_and_the_same_sizes_shuffled_do_not():
     assert needed(sized(sizes)) > 10 * needed(sized(random.permutation(sizes)))
 
 
+def test_the_index_of_dispersion_of_two_alike_after_two_is_that_of_the_pairs(monkeypatch):
+    monkeypatch.setattr("batchsim.result.size_variety.PILOT", 128)
+    found = size_variety(sized(np.tile([40, 40, 360, 360], 32)))
+    # Each is 0.8 from the mean, a pair 1.6; by chance 64 independent ones had a spread so far above theirs.
+    assert found.dispersion == pytest.approx(1.6**2 / 2 / (1 + math.sqrt(2 / 63)), rel=1e-4)
+
+
 def test_sizes_too_varied_for_a_run_have_no_interval_alone_or_compared():
     scenario = sized(bs.Lognormal(80, 3, at_most=20_000), service=bs.PackedTime(0.2, 0, 0.02))
     runs = [bs.simulate(each, 12_000) for each in (scenario, scenario.replace(servers=2))]

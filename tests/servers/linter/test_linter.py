@@ -89,6 +89,8 @@ FOUND = [
     ("wait-too-long", [
         ("triton", 2000, {"max_batch_size": 32, "max_queue_delay_microseconds": 10_000}),
         ("mosec", 1000, {"max_batch_size": 32, "max_wait_time": 20}),
+        # More than batches of 10 carry, as each waits in vain for another 6.
+        ("ray_serve", 100, {"max_batch_size": 16, "max_ongoing_requests": 10, "batch_wait_timeout_s": 0.3}),
         # Pairs leave at once: the busier the instance, the shorter is the wait for one.
         ("triton", 500, {"max_batch_size": 32, "preferred_batch_size": [2],
                          "max_queue_delay_microseconds": 10_000}),

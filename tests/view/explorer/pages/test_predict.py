@@ -166,6 +166,7 @@ def test_a_class_counts_different_moves_apart_however_long_their_words_are():
     assert in_words(DEFAULT, DEFAULT) == "No control moves"
     both = "Servers go from 1 to 2 and Seed goes from 0 to 7"
     assert in_words(DEFAULT, State(servers=2, seed=7)) == both
+    assert in_words(DEFAULT, State(timeout_ms=80)) == "Timeout goes from none to 80 ms"
     assert in_words(State(rate_per_s=500), State(rate_per_s=500, servers=2)).endswith(
         "with Arrival rate (per s) = 500"
     )
