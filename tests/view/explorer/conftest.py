@@ -6,7 +6,18 @@ from hands import all_made
 from ipywidgets.widgets.widget import _instances
 
 import batchsim as bs
+from batchsim.engines import saturation
 from batchsim.view.explorer.state import DEFAULTS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def roughly_saturated():
+    """Without the compiler a saturation rate takes a second of SimPy: others test how exact it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saturation, "SLOW_ROWS", 10_000)
+        saturation.saturated.cache_clear()
+        yield
+    saturation.saturated.cache_clear()
 
 
 @pytest.fixture(scope="module")
