@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -77,18 +78,16 @@ class Noise(Described):
 
     def _lasting(self, generator: np.random.Generator) -> Draw:
         """Return a function that draws standard normal values with a lasting share."""
-        from scipy.signal import lfilter  # it takes 0.2 s to load, and is rarely needed
-
         kept = math.exp(-1 / self.memory_batches)  # of the lasting part, from one batch to the next
         share = self.correlation / kept
-        state = kept * generator.standard_normal(1)  # stationary from the first batch on
+        last = generator.standard_normal()  # stationary from the first batch on
 
         def normal(size: int) -> np.ndarray:
-            nonlocal state
-            if not size:  # lfilter would lose its state
-                return np.empty(0)
+            nonlocal last
             new, white = generator.standard_normal((size, 2)).T
-            lasting, state = lfilter([math.sqrt(1 - kept**2)], [1, -kept], new, zi=state)
-            return math.sqrt(share) * lasting + math.sqrt(1 - share) * white
+            added = (math.sqrt(1 - kept**2) * new).tolist()
+            lasting = np.array([*accumulate(added, lambda value, more: more + kept * value, initial=last)])
+            last = float(lasting[-1])
+            return math.sqrt(share) * lasting[1:] + math.sqrt(1 - share) * white
 
         return normal
