@@ -14,7 +14,7 @@ from batchsim._format import counted, fixed, number, percent
 from batchsim.result.distributions import bar_edges, by_trigger
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import Spot, Style, View
+from batchsim.view.pictures.view import Spot, View
 from batchsim.view.scales import nice
 
 # Their colours and hatches; the rule's steps have the names of the triggers.
@@ -46,8 +46,7 @@ class BatchView(View):
         self.limits(self.ax, x=(0.5, float(edges[-1])), y=(0, min(nice(1.05 * highest), 100)))
         if data.answer is not None and data.answer.batch_size_pmf is not None and edges[1] - edges[0] <= 1:
             expected = 100 * data.answer.batch_size_pmf[1:]
-            dots: Style = {"linestyle": "none", "marker": "o", "markersize": 0.3 * self.em, "zorder": 4}
-            dots |= {"color": self.look.ink, "label": "theory"}
+            dots = self.mark("o", 2, "ink", label="theory")
             self.plot("theory", np.arange(1, expected.size + 1), expected, **dots)
         self.legend()
         self.note("mean", f"mean {fixed(data.summary['mean_batch_size'])}")

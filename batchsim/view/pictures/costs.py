@@ -7,7 +7,7 @@ from matplotlib.ticker import FixedLocator
 from batchsim._format import duration, percent, tick
 from batchsim.result.costs import costs_of
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.view import DASHED, Spot, Style, View
+from batchsim.view.pictures.view import DASHED, Spot, View
 from batchsim.view.scales import nice
 
 DASHES = {"energy": "-", "cost": DASHED}
@@ -28,21 +28,17 @@ class CostView(View):
 
     def update(self, data: ViewData) -> None:
         found, other = costs_of(data.result), None if data.other is None else costs_of(data.other.result)
-        diamond: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
-        highest = 100.0
+        dot, highest = self.mark("D", 3.2, "now", "background", zorder=5), 100.0
+        ring = self.mark("D", 3.2, "ink", markerfacecolor="none", color=self.other_style(data)["color"])
         for kind, each in found.each.items():
-            percents = {key: 100 * of.run.get(kind, np.nan) / each[0]
-                        for key, of in (("now", found), ("other", other)) if of is not None}  # fmt: skip
             style = self.style("now", DASHES[kind])
             self.plot(kind, found.sizes, 100 * each / each[0], zorder=3, label=kind, **style)
-            dot = diamond | {"color": self.look.now, "markeredgecolor": self.look.background, "zorder": 5}
             dot["label"] = "this run, with its idle time" * (self.large and kind == [*found.each][-1])
-            self.plot((kind, "now"), [data.summary["mean_batch_size"]], [percents["now"]], **dot)
-            if data.other is not None:
-                ring = diamond | {"color": self.other_style(data)["color"], "markerfacecolor": "none"}
-                size = data.other.summary["mean_batch_size"]
-                self.plot((kind, "other"), [size], [percents["other"]], zorder=4, **ring)
-            highest = np.nanmax([highest, *percents.values()])
+            for key, of, costs, look in (("now", data, found, dot), ("other", data.other, other, ring)):
+                if of is not None and costs is not None:
+                    share = 100 * costs.run.get(kind, np.nan) / each[0]
+                    self.plot((kind, key), [of.summary["mean_batch_size"]], [share], **look)
+                    highest = np.nanmax([highest, share])
         last = max(int(found.sizes[-1]), 2)
         for ax in self.axes:
             self.limits(ax, x=(0.9, 1.1 * last))

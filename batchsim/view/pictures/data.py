@@ -1,7 +1,6 @@
 """The data that a picture of a run shows, and the numbers that several views derive from it."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +148,7 @@ class ViewData:
         return self.result.size
 
     @kept
-    def by_replica(self) -> Mapping[str, np.ndarray] | None:
+    def by_replica(self) -> Any:
         """The columns of `Result.by_replica`, None without several replicas."""
         if self.result.scenario.most_replicas == 1:
             return None

@@ -17,7 +17,7 @@ from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.view import Spot, Style, Ticks, View
 from batchsim.view.scales import FINE, TWO_DIGITS, log_ticks, nice, nice_span
-from batchsim.view.theme import BLACK, ORANGE
+from batchsim.view.theme import BLACK
 
 OVERLOADED, REFUSED, LOSING = "cannot\nkeep up", "not\npossible", "too many\nlost"
 ROOM = 0.12  # of the cells: a smaller region has no name
@@ -204,18 +204,11 @@ class HeatMapView(View):
     def _mark(self, data: ViewData, best: tuple[int, int] | None, columns: int) -> None:
         """Mark settings; name the marks, right or left of each, but not where another one is as near."""
         width, pinned = self.line_pt / 1.4, data.pinned is not None
-        ring: Style = {"linestyle": "none", "markerfacecolor": "none", "markeredgewidth": 1.8 * width}
+        ring: Style = {"markerfacecolor": "none", "markeredgewidth": 1.8 * width}
         ring["path_effects"] = on_white(2.6 * width)
-        now = ring | {"marker": "o", "markersize": 5.5 * width, "color": BLACK, "zorder": 6}
-        other = ring | {"marker": "s", "markersize": 6.5 * width, "color": self.look.before, "zorder": 5}
-        star: Style = {
-            "linestyle": "none",
-            "marker": "*",
-            "markersize": 8 * width,
-            "color": ORANGE,
-            "zorder": 5,
-        }
-        star |= {"markeredgecolor": BLACK, "markeredgewidth": 0.6 * width}
+        now = self.mark("o", 4, "ink", zorder=6, **ring) | {"color": BLACK}
+        other = self.mark("s", 4.6, "before", zorder=5, **ring)
+        star = self.mark("*", 5.7, "orange", zorder=5, markeredgecolor=BLACK, markeredgewidth=0.6 * width)
         at = position(data.surface, data.result.scenario.rule)
         of_other = None if data.other is None else position(data.surface, data.other.result.scenario.rule)
         marks = {
@@ -230,14 +223,9 @@ class HeatMapView(View):
             if name and all(abs(place[0] - x) > 0.3 * columns or abs(place[1] - y) > 1 for x, y in taken):
                 taken.append(place)
                 left = place[0] > 0.7 * columns
-                halo: Style = self.halo | {"facecolor": "white", "alpha": 0.75}
-                beside: Style = {
-                    "ha": "right" if left else "left",
-                    "va": "center",
-                    "bbox": halo,
-                    "color": BLACK,
-                }
-                self.annotate(("name", mark), name, *place, -0.7 if left else 0.7, **beside)
+                halo: Style = {"bbox": self.halo | {"facecolor": "white", "alpha": 0.75}, "color": BLACK}
+                side, ems = ("right", -0.7) if left else ("left", 0.7)
+                self.annotate(("name", mark), name, *place, ems, ha=side, va="center", **halo)
 
     def _scale(self, surface: Any, rows: int, columns: int, note: str) -> None:
         if self.changed("grid", (surface.x, surface.y, surface.x_values, surface.y_values, note)):

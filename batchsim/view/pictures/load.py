@@ -111,17 +111,14 @@ class LoadPanels(View):
         if drawn.column.endswith("_ms"):
             heights = np.where(curve.overloaded, np.nan, heights)
             height = math.nan if data.overloaded else height
-        point: Style = {"linestyle": "none", "marker": "D", "markersize": 3.2 * self.line_pt}
         if other is None:
-            dots: Style = (
-                {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {"label": drawn.name}
-            )
-            look, zorder = self.style("now", *drawn.look) | dots, 3.0
-            point |= {"color": self.look.now, "markeredgecolor": self.look.background, "zorder": 5}
+            more = {"marker": ".", "markersize": 2 * self.line_pt} if self.large else {"label": drawn.name}
+            look = self.style("now", *drawn.look) | {"zorder": 3} | more
+            point = self.mark("D", 3.2, "now", "background", zorder=5)
         else:
-            look, zorder = other, 2.5
-            point |= {"color": other["color"], "markerfacecolor": "none", "zorder": 4}
-        self.plot((kind, drawn.column), curve.x_values, heights, ax, **look | {"zorder": zorder})
+            look = other | {"zorder": 2.5}
+            point = self.mark("D", 3.2, "ink", markerfacecolor="none", color=other["color"])
+        self.plot((kind, drawn.column), curve.x_values, heights, ax, **look)
         self.plot((f"{kind} point", drawn.column), [load_of(data.result)], [height], ax, **point)
         return np.append(heights, height)
 

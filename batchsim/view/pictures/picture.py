@@ -16,12 +16,13 @@ import numpy as np
 from matplotlib import rcParams, style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import Collection, LineCollection, PathCollection, QuadMesh
+from matplotlib.collections import LineCollection, PathCollection, QuadMesh
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from batchsim._format import number
+from batchsim._format import counted, number
 from batchsim.view.theme import DARK, LIGHT, Theme
 
 PNG = "image/png"
@@ -117,63 +118,48 @@ def _axes(ax: Axes) -> str:
 
 
 def _series(ax: Axes) -> Iterable[str]:
-    for line in ax.lines:
-        name, drawn = _name(line), line.get_linestyle() != "None" or line.get_marker() != "None"
-        points = (np.asarray(each, object) for each in line.get_data())
-        yield _line(name, *points) if drawn else name
-    for bars in ax.containers:
-        if isinstance(bars, BarContainer) and _name(bars):
-            lying = bars.orientation == "horizontal"
-            lengths = [bar.get_width() if lying else bar.get_height() for bar in bars]
-            yield f"{_name(bars)}: {_many(len(lengths), 'bar')}, {_range(lengths)}"
-    for collection in ax.collections:
-        yield _collection(_name(collection), collection)
+    """Yield each series that has a name in the legend, with its numbers, and maps in colours."""
+    drawn: tuple[Any, ...] = (*ax.lines, *ax.containers, *ax.collections)
+    for artist in drawn:
+        name = str(artist.get_label() or "").replace("\n", " ")
+        if isinstance(artist, QuadMesh):
+            values: np.ndarray = np.ma.masked_invalid(np.ma.asarray(artist.get_array())).compressed()
+            yield f"a map in colours of {values.size} values, {_range(values)}" if values.size else ""
+        elif name and not name.startswith("_"):
+            yield ": ".join(filter(None, (name, _numbers(artist))))
     if ax.images:
         yield "a map in colours"
 
 
-def _line(name: str, xs: np.ndarray, ys: np.ndarray) -> str:
-    if not name:
-        return ""
+def _numbers(artist: Any) -> str:
+    """Return what there is to say of a series' numbers."""
+    match artist:
+        case BarContainer():
+            lying = artist.orientation == "horizontal"
+            lengths = [bar.get_width() if lying else bar.get_height() for bar in artist]
+            return f"{counted(len(lengths), 'bar')}, {_range(lengths)}"
+        case PathCollection():
+            return counted(len(np.atleast_2d(artist.get_offsets())), "point")
+        case LineCollection():
+            return counted(len(artist.get_segments()), "line")
+        case Line2D() if artist.get_linestyle() != "None" or artist.get_marker() != "None":
+            return _line(*(np.asarray(each, object) for each in artist.get_data()))
+    return ""
+
+
+def _line(xs: np.ndarray, ys: np.ndarray) -> str:
     for axis, values in (("x", xs), ("y", ys)):
         if len(values) == 2 and values[0] == values[1]:  # drawn by axvline or axhline
-            return f"{name}: at {axis} {_text(values[0])}"
-    values = _numbers(ys)
-    if values.size == 1:
-        return f"{name}: a mark"
-    if values.size < 2 or not np.isfinite(values[[0, -1]]).all():
-        return f"{name}: {_range(values)}" if values.size else name
-    return f"{name}: from {_text(values[0])} to {_text(values[-1])}, {_range(values)}"
-
-
-def _collection(name: str, collection: Collection) -> str:
-    if isinstance(collection, QuadMesh):
-        values: np.ndarray = np.ma.masked_invalid(np.ma.asarray(collection.get_array())).compressed()
-        return f"a map in colours of {values.size} values, {_range(values)}" if values.size else ""
-    if not name:
-        return ""
-    if isinstance(collection, PathCollection):
-        return f"{name}: {_many(len(np.atleast_2d(collection.get_offsets())), 'point')}"
-    if isinstance(collection, LineCollection):
-        return f"{name}: {_many(len(collection.get_segments()), 'line')}"
-    return name
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-def _name(artist: Any) -> str:
-    """Return the name of a series in the legend, "" without one."""
-    label = str(artist.get_label() or "").replace("\n", " ")
-    return "" if label.startswith("_") else label
-
-
-def _numbers(values: np.ndarray) -> np.ndarray:
+            return f"at {axis} {_text(values[0])}"
     try:
-        return np.asarray(values, float)
+        values = np.asarray(ys, float)
     except (TypeError, ValueError):  # names of categories
-        return np.empty(0)
+        return ""
+    if values.size == 1:
+        return "a mark"
+    if values.size < 2 or not np.isfinite(values[[0, -1]]).all():
+        return _range(values) if values.size else ""
+    return f"from {_text(values[0])} to {_text(values[-1])}, {_range(values)}"
 
 
 def _range(values: Any) -> str:

@@ -1,7 +1,5 @@
 """Replicas behind a router: the load and the batch size of each."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -12,11 +10,6 @@ from batchsim.view.scales import nice
 
 WIDTH = 0.8  # of a bar
 COLUMNS = {"utilisation": 100.0, "mean_batch_size": 1.0}  # of the plots, and their units
-
-
-def _columns(data: ViewData) -> Mapping[str, np.ndarray]:
-    assert data.by_replica is not None
-    return data.by_replica
 
 
 def _apart(heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -41,14 +34,14 @@ class ReplicasView(View):
     def update(self, data: ViewData) -> None:
         other = data.other if data.other is not None and data.other.by_replica is not None else None
         of_all = 100 * data.summary["utilisation"], data.summary["mean_batch_size"]
-        count = len(_columns(data)["utilisation"])
-        most = max(count, len(_columns(other)["utilisation"]) if other is not None else 0)
+        count = len(data.by_replica["utilisation"])
+        most = max(count, len(other.by_replica["utilisation"]) if other is not None else 0)
         for (column, unit), mean, ax in zip(COLUMNS.items(), of_all, self.axes, strict=False):
-            heights = unit * np.nan_to_num(_columns(data)[column])
+            heights = unit * np.nan_to_num(data.by_replica[column])
             self.stairs((column, "now"), *_apart(heights), 0, ax, **self.filled("blue"))
             average = self.style("ink", DASHED, 0.7)
             self.plot((column, "mean"), [-0.5, count - 0.5], [mean] * 2, ax, zorder=4, **average)
-            before = None if other is None else _apart(unit * np.nan_to_num(_columns(other)[column]))
+            before = None if other is None else _apart(unit * np.nan_to_num(other.by_replica[column]))
             highest = max(self.outline(before, data, (column, "other"), ax), float(heights.max(initial=1.0)))
             top = 100.0 if column == "utilisation" else nice(1.15 * highest)
             self.limits(ax, x=(-0.5, most - 0.5), y=(0, top))
@@ -57,7 +50,7 @@ class ReplicasView(View):
         self.note("imbalance", f"imbalance {fixed(data.result.imbalance)}", ax=self.axes[-1])
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
-        k, columns = round(x), _columns(data)
+        k, columns = round(x), data.by_replica
         if not 0 <= k < len(columns["utilisation"]):
             return None
         row = {name: float(column[k]) for name, column in columns.items()}
@@ -67,7 +60,7 @@ class ReplicasView(View):
         return Spot(self.KEY, f"Replica {k}: {said}")
 
     def describe(self, data: ViewData) -> list[str]:
-        busy, sizes = (_columns(data)[name] for name in COLUMNS)
+        busy, sizes = (data.by_replica[name] for name in COLUMNS)
         if not np.isfinite(sizes).any():
             return []
         ends = [(percent(float(f(busy)))) for f in (np.min, np.max)]

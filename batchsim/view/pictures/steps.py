@@ -66,19 +66,16 @@ class StepMomentView(MomentView):
     def show_preemptions(self, times_ms: np.ndarray, heights: np.ndarray) -> None:
         """Mark preemptions, if there are any."""
         if times_ms.size:
-            mark: Style = {"linestyle": "none", "marker": "v", "markersize": 0.5 * self.em, "zorder": 4}
-            mark |= {"color": self.look.vermilion, "markeredgecolor": self.look.ink}
-            mark |= {"markeredgewidth": 0.3 * self.line_pt, "label": "preempted"}
-            self.plot("preempted", times_ms, heights, **mark)
+            mark = self.mark("v", 2.7, "vermilion", "ink", markeredgewidth=0.3 * self.line_pt)
+            self.plot("preempted", times_ms, heights, **mark, label="preempted")
 
     def _show_taken(self, ax: Axes, data: ViewData, now: Moment) -> None:
         """Draw the taken shares of seats and blocks, here and in the other setting, and captured sizes."""
         looks = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
-        shares, highest = taken_shares(now), 0.0
+        words, highest = taken_in_words(now), 0.0
         ladder = captured(now.result)
         if ladder.size:  # beside the seats
-            rung: Style = {"linestyle": "none", "marker": "_", "markersize": 0.8 * self.em, "zorder": 4}
-            rung |= {"transform": ax.get_yaxis_transform(), "color": self.look.soft, "label": RUNGS}
+            rung = self.mark("_", 4.3, "soft", transform=ax.get_yaxis_transform(), label=RUNGS)
             at = 100 * ladder / limits_of(now.result)["seats"]
             self.plot("captured", np.full(ladder.size, 0.995), at, ax, **rung)
         for each in filter(None, (data, data.other)):
@@ -87,7 +84,7 @@ class StepMomentView(MomentView):
                 edges_s, counts = taken(each.result, self.server, now.begin_s, now.end_s, COLUMNS[name])
                 percents, look = 100 * counts / limit, looks[name] | {"zorder": 3}
                 if each is data:
-                    look["label"] = f"{percent(float(shares[name].mean()))} of {limit_in_words(now, name)}"
+                    look["label"] = words[name]
                 else:
                     look |= self.other_style(data) | {"linestyle": look["linestyle"], "zorder": 2.5}
                 kind = "now" if each is data else "other"
@@ -155,10 +152,7 @@ class StepsView(StepMomentView):
         steps = f"{counted(now.steps.size, 'step')} from {number(now.begin_s, 4)} s on, {span} in all"
         means = (float(each.mean()) for each in (now.prompt_tokens, now.answer_tokens))
         tokens = "{} tokens of prompts and {} of answers each on average".format(*map(number, means))
-        taken = listed([
-            f"{percent(float(share.mean()))} of {limit_in_words(now, name)}"
-            for name, share in taken_shares(now).items()
-        ])  # fmt: skip
+        taken = listed([*taken_in_words(now).values()])
         back = int(now.column("step_preempted").sum())
         return [f"{steps}: {tokens}, {taken} taken" + (f", {back:,} preempted." if back else ".")]
 
@@ -184,17 +178,14 @@ def limits_of(result: Result) -> dict[str, int]:
     return limits
 
 
-def limit_in_words(now: Moment, name: str) -> str:
-    """Return the limit with its noun."""
-    limit = limits_of(now.result)[name]
-    if name == "seats" and now.result.scenario.rule.largest_batch >= ENDLESS:
-        return f"{limit:,} that ever run"
-    return counted(limit, "seat" if name == "seats" else "block")
-
-
-def taken_shares(now: Moment) -> dict[str, np.ndarray]:
-    """Return the taken fraction of the seats and of the blocks in each step, if they are limited."""
-    return {name: now.column(COLUMNS[name]) / limit for name, limit in limits_of(now.result).items()}
+def taken_in_words(now: Moment) -> dict[str, str]:
+    """Return the mean shares of the seats and blocks that the steps take, with these limits."""
+    found, endless = {}, now.result.scenario.rule.largest_batch >= ENDLESS
+    for name, limit in limits_of(now.result).items():
+        of = counted(limit, "seat" if name == "seats" else "block")
+        of = f"{limit:,} that ever run" if name == "seats" and endless else of
+        found[name] = f"{percent(float((now.column(COLUMNS[name]) / limit).mean()))} of {of}"
+    return found
 
 
 def _edges_ms(now: Moment) -> np.ndarray:

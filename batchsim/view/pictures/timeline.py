@@ -53,8 +53,7 @@ class TimelineView(MomentView):
             waited_s = result.timeout_s[requests[rows]] if status == Status.TIMED_OUT else 0.0
             begin_ms = 1000 * (result.arrival_s[requests[rows]] - begin_s)
             end_ms = begin_ms + 1000 * waited_s
-            mark: Style = {"linestyle": "none", "color": self.look.ink, "markeredgewidth": 0, "zorder": 4}
-            mark |= {"marker": marker, "markersize": 0.5 * self.em, "label": _named(status)}
+            mark = self.mark(marker, 2.7, "ink", markeredgewidth=0, label=_named(status))
             self.plot(status, end_ms, rows, **mark)
             if status == Status.TIMED_OUT:
                 dots: Style = {"color": self.look.grey, "linestyle": ":", "linewidth": thin, "zorder": 2}

@@ -49,13 +49,7 @@ class TokenLatencyView(GrowingView):
                 objective: Style = self.style("objective", DASHES[of], 0.8) | {"zorder": 2.2}
                 upright = self.ax.get_xaxis_transform()
                 self.plot(("objective", of), [limit_ms] * 2, [0, 1], transform=upright, **objective)
-                dot: Style = {
-                    "linestyle": "none",
-                    "marker": "o",
-                    "markersize": 2.8 * self.line_pt,
-                    "zorder": 4,
-                }
-                dot |= {"color": self.look.objective, "markeredgecolor": self.look.background}
+                dot = self.mark("o", 2.8, "objective", "background")
                 self.plot(("dot", of), [limit_ms], [100 * data.shares[of]], **dot)
         there = [ms for ms in shown_ms if 0 < ms < math.inf]
         self._scale(*nice_span(min(there), max(there)) if there else (1.0, 100.0))

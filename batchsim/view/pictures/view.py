@@ -276,6 +276,14 @@ class View:
         """Return the style of a line: a colour of the theme, and a multiple of the usual width."""
         return {"color": getattr(self.look, colour), "linestyle": dashes, "linewidth": width * self.line_pt}
 
+    def mark(self, marker: str, size: float, colour: str, edge: str = "", **more: Any) -> Style:
+        """Return the style of marks: colours of the theme, and a multiple of the usual width as the size."""
+        look: Style = {"linestyle": "none", "marker": marker, "markersize": size * self.line_pt, "zorder": 4}
+        look["color"] = getattr(self.look, colour)
+        if edge:
+            look["markeredgecolor"] = getattr(self.look, edge)
+        return look | more
+
     def other_style(self, data: ViewData) -> Style:
         """Return the style of the comparison: A, which is pinned, or the setting before."""
         if data.pinned is not None:
