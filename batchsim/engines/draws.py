@@ -19,15 +19,7 @@ import numpy as np
 from batchsim._clock import LATEST_S, check_time, on_grid
 from batchsim._compat import kept
 from batchsim.engines.log import check_cancelled
-from batchsim.scenario import (
-    ClosedLoop,
-    Limited,
-    OpenLoop,
-    Scenario,
-    Tokens,
-    Trace,
-    priorities,
-)
+from batchsim.scenario import ClosedLoop, Limited, OpenLoop, Scenario, Tokens, Trace, priorities
 from batchsim.scenario.lengths import Lengths
 from batchsim.scenario.noise import Noise
 from batchsim.scenario.priorities import Shares

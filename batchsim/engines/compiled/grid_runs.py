@@ -21,15 +21,7 @@ from batchsim._clock import LATEST_S, PER_S, check_time, in_ms, on_grid
 from batchsim._compat import bincount
 from batchsim._workers import threads
 from batchsim.engines.compiled import grid_loops, token_routed
-from batchsim.engines.compiled.columns import (
-    BATCH,
-    NONE,
-    Batches,
-    Cold,
-    Costs,
-    Devices,
-    Horizon,
-)
+from batchsim.engines.compiled.columns import BATCH, NONE, Batches, Cold, Costs, Devices, Horizon
 from batchsim.engines.compiled.engine import (
     Instants,
     form_batches,

@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 
 from batchsim.engines.autoscaling import Scaler, Seen
-from batchsim.engines.compiled import (
-    columns,
-    engine,
-    instants,
-    routed_instants,
-    routed_threshold,
-    rule_calls,
-)
+from batchsim.engines.compiled import columns, engine, instants, routed_instants, routed_threshold, rule_calls
 from batchsim.engines.compiled.columns import BATCH, NONE, SENT, Batches, Cold, Costs, Devices, Requests
 from batchsim.engines.compiled.routed_instants import Rows
 from batchsim.engines.compiled.routed_threshold import Line

@@ -45,13 +45,7 @@ from batchsim.engines.compiled.token_columns import (
 )
 from batchsim.engines.compiled.token_gaps import tick_gaps
 from batchsim.engines.compiled.token_memory import take_contents
-from batchsim.engines.compiled.token_steps import (
-    admission,
-    compiled_step_ms,
-    finish,
-    next_in_queue,
-    start,
-)
+from batchsim.engines.compiled.token_steps import admission, compiled_step_ms, finish, next_in_queue, start
 from batchsim.engines.token_log import NO_TRIGGER
 
 

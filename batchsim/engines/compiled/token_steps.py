@@ -37,11 +37,7 @@ from batchsim.engines.compiled.token_columns import (
     WAITING,
     WORK,
 )
-from batchsim.engines.compiled.token_gaps import (
-    count_gaps,
-    tick_gaps,
-    whole_gaps,
-)
+from batchsim.engines.compiled.token_gaps import count_gaps, tick_gaps, whole_gaps
 from batchsim.engines.compiled.token_group import (
     add_to_group,
     blocks_for,

@@ -11,13 +11,7 @@ import numpy as np
 from batchsim._clock import check_time
 from batchsim.engines.autoscaling import calls_s, drained_s, rises, stays_s, within_s
 from batchsim.engines.compiled import token_engine
-from batchsim.engines.compiled.columns import (
-    HEAD,
-    NONE,
-    SENT,
-    TAIL,
-    Batches,
-)
+from batchsim.engines.compiled.columns import HEAD, NONE, SENT, TAIL, Batches
 from batchsim.engines.compiled.instants import ENDED, MORE, PAUSED
 from batchsim.engines.compiled.summaries import Sent, begin_s, routed_chunks
 from batchsim.engines.compiled.token_columns import (

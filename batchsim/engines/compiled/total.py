@@ -7,15 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchsim._clock import PER_S, WHOLE
-from batchsim.engines.compiled.columns import (
-    ENDLESS,
-    NO_SIZES,
-    NONE,
-    Batches,
-    Cold,
-    Requests,
-    writable,
-)
+from batchsim.engines.compiled.columns import ENDLESS, NO_SIZES, NONE, Batches, Cold, Requests, writable
 from batchsim.engines.compiled.engine import of_requests, places_of
 from batchsim.engines.compiled.sums import (
     Parts,
