@@ -250,8 +250,9 @@ def test_rates_must_increase_and_one_stage_cannot_be_fitted():
         bs.load_test(path, path)
     with pytest.raises(ValueError, match=r"at least 2 stages .* got 1 of 1"):
         bs.calibrate(path, bs.Continuous(64))
-    with pytest.raises(ValueError, match=r"hold_out must have loads of the test, 10 and 60, got 40"):
-        bs.calibrate([path, DATA / "vllm_60.json"], bs.Continuous(64), hold_out=[40])
+    for load in (40, 10.5):
+        with pytest.raises(ValueError, match=rf"hold_out must have loads of the test, 10 and 60, got {load}"):
+            bs.calibrate([path, DATA / "vllm_60.json"], bs.Continuous(64), hold_out=[load])
     with pytest.raises(ValueError, match="of one tool, got vllm bench serve and AIPerf"):
         bs.load_test(path, DATA / "aiperf_60_per_s.json")
 

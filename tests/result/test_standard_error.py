@@ -79,3 +79,4 @@ def test_von_neumanns_test_at_20_percent_finds_one_in_five_of_independent_series
     assert dependent(series, 0.8416).mean() == pytest.approx(0.2, abs=0.03)
     assert dependent(np.sort(series), 0.8416).all()
     assert not dependent(np.ones(count), 0.8416)
+    assert dependent(np.array([0, 1, 1, 1]), 0.8416)  # a ratio of 4 / 3, below 2 - 0.8416 (8 / 15)^0.5

@@ -394,8 +394,9 @@ def test_one_of_several_services_must_be_named():
         for name, size in {"a": 2, "b": 3}.items()
     )
     assert servers.parse(text, which="b").rule.max_batch_size == 3
-    with pytest.raises(ValueError, match="a, b"):
-        servers.parse(text)
+    for which in (None, "c"):
+        with pytest.raises(ValueError, match=f"one of the services a, b, got {which!r}"):
+            servers.parse(text, which=which)
 
 
 def test_python_is_read_and_never_run(tmp_path):

@@ -343,6 +343,8 @@ def test_a_limit_in_units_is_written_for_servers_of_sizes_too():
     written = servers.write_all(servers.tei(max_batch_tokens=2048))
     assert {*written.texts} == {"tei"}
     assert "--max-batch-tokens 2048" in written.texts["tei"]
+    assert "max-concurrent-requests" not in written.texts["tei"]  # 512 is the default
+    assert "--max-concurrent-requests 513" in servers.write("tei", bs.SizeOrWait(513, 0))
     assert "must be a SizeOrWait, whose numbers" in written.refused["triton"]
     assert "must be a PullThenWait or a SizeOrWait, whose" in written.refused["kserve"]
     assert "tei" in servers.write_all(bs.SizeOrWait(32, 10, max_batch_units=2048)).texts

@@ -179,6 +179,7 @@ def test_progress_may_be_switched_off(monkeypatch):
     assert store.place()[0] is None
     assert "BATCHSIM_PROGRESS is off" in repr(progress())
     monkeypatch.setenv("BATCHSIM_PROGRESS", "off: this browser stores no files")
+    assert store.place()[1] == "this browser stores no files"
     assert "this browser stores no files" in repr(progress())
 
 

@@ -197,8 +197,19 @@ def test_a_class_counts_the_first_shape_that_each_student_draws(joined, monkeypa
     assert (found["choices"], found["state"], found["right"]) == (SHAPES, "open", None)
 
 
-def explored():
-    panel = bs.explore(requests=300)
+def test_where_no_setting_has_a_steady_state_no_choice_is_right(joined):
+    explored("rate_per_s=4000").predict.reveal.click()
+    of_p99 = "with Arrival rate (per s) = 4000. p99"
+    assert eventually(lambda: any(of_p99 in each["text"] for each in shown(joined)))
+    for _ in range(2):
+        (found,) = (each for each in shown(joined) if of_p99 in each["text"])
+        reveal = json.dumps({"number": found["number"], "do": "reveal"})
+        asked(joined, "/class/votes", reveal, Cookie=f"{COOKIE}={teacher_token(joined)}")
+    assert (found["state"], found["right"]) == ("revealed", None)
+
+
+def explored(link=""):
+    panel = bs.explore(requests=300, link=link)
     panel.predict.predicting.value = True
     panel.controls["max_wait_ms"].value = 50
     for answer in panel.predict.answers.values():
