@@ -261,6 +261,7 @@ def test_a_run_too_short_for_an_interval_has_none_and_does_not_warn():
             "must differ, got 'b' twice",
         ),
         ({"max_wait": [1]}, ValueError, "got 'max_wait'; did you mean 'max_wait_ms'"),
+        ({"workload": [bs.Poisson(1), bs.ClosedLoop(2)], "rate_pers": [1]}, ValueError, "mean 'rate_per_s'"),
         ({"workload.cv": [1]}, ValueError, "a knob must be one of the scenario's, got 'workload.cv'"),
         ({"max_batch_size": [4, 8.5]}, TypeError, "max_batch_size must be a whole number, got 8.5"),
         ({"max_wait_ms": ["long"]}, TypeError, "max_wait_ms must be a number, got 'long'"),
