@@ -41,6 +41,11 @@ WHY_STORED = """\
 > **This page shows the results of a run on a computer.** A browser has neither JAX nor threads, so it cannot
 > measure a model. To measure yours, [install batchsim](https://batchsim.readthedocs.io/en/latest/install.html).
 """
+# JupyterLab's scripts for diagrams, terminals and other languages, which no lesson has, by what they contain.
+UNUSED = (
+    "--mermaid-", "CanvasRenderer:()", "GlyphRenderer", "cppLanguage", "cytoscape", "dagre", "javaLanguage",
+    "mermaidDoc", "org.eclipse.elk", "phpLanguage", "rustLanguage", "vega-lite",
+)  # fmt: skip
 SPEC = {"name": "python", "display_name": "Python (Pyodide)", "language": "python"}
 
 
@@ -62,9 +67,11 @@ def main(site: Path, pyodide: str = "", *runs: str) -> None:
         shutil.rmtree(site, ignore_errors=True)
         options = f"--output-dir={site}", "--apps=lab", "--no-unused-shared-packages", "--no-sourcemaps"
         run("jupyterlite_core.app", "build", *options, cwd=lite)
-    for font in site.glob("build/fa-*"):
-        if font.suffix != ".woff2":  # which every browser with WebAssembly reads
-            font.unlink()
+    for path in site.glob("build/*"):
+        is_font = path.match("fa-*") and path.suffix != ".woff2"  # which every browser with WebAssembly reads
+        if is_font or (path.match("[0-9]*.js") and any(each in path.read_text("utf-8") for each in UNUSED)):
+            path.unlink()
+    shutil.copy(site / "static" / "favicons" / "favicon.ico", site / "lab")  # a tenth of the other
     add_first_cell(site)
 
 
@@ -82,7 +89,10 @@ def as_address(pyodide: str) -> str:
 
 
 def course(folder: Path) -> None:
-    """Write what a student gets, for the kernel that there is; lesson 08 with its results."""
+    """Write what a student gets, for the kernel that there is; lesson 08 with its results.
+
+    Other solutions keep their texts: a run draws the pictures.
+    """
     for name, path in course_files.files(ROOT):
         there = folder / name
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -94,6 +104,9 @@ def course(folder: Path) -> None:
         notebook.metadata["kernelspec"] = SPEC
         if stored:
             notebook.cells.insert(1, nbformat.v4.new_markdown_cell(WHY_STORED))
+        elif path.parent.name == "solutions":
+            for output in (each for cell in notebook.cells for each in cell.get("outputs", ())):
+                output.get("data", {}).pop("image/png", None)
         # Texts are whole: unlike a server, JupyterLite does not join their lines.
         there.write_text(json.dumps(notebook), "utf-8")
 

@@ -15,19 +15,32 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 UNUSED = (
-    "*.a", "*.c", "*.h", "*.pxd", "*.pyi", "*.pyx",  # of those who compile extensions
+    "*.a", "*.c", "*.h", "*.pxd", "*.pyi", "*.pyx", "*/tests/*", "*/_test*.so", "*test.cpython*.so",
+    "*/cython_special.*", "numpy/f2py/[!_]*",  # of developers
+    "fontTools/*", "matplotlib/_ttconv.*",  # of PDF and PostScript files
+    "PIL/_imagingft*", "matplotlib/_qhull.*", "matplotlib/_tri.*", "numpy/linalg/lapack_lite.*",
     "matplotlib/mpl-data/fonts/afm/*", "matplotlib/mpl-data/fonts/pdfcorefonts/*",  # a second of each visit
     "matplotlib/mpl-data/fonts/ttf/DejaVuSerif*", "matplotlib/mpl-data/sample_data/*", "matplotlib/testing/*",
-    "_ssl.so", "ssl.py",  # a page has connections of its browser alone
-    "scipy/cluster/*", "scipy/datasets/*", "scipy/io/*", "scipy/misc/*", "scipy/odr/*",
+    "matplotlib/mpl-data/fonts/ttf/DejaVuSansMono-*", "matplotlib/mpl-data/fonts/ttf/*-BoldOblique*",
+    "matplotlib/backends/*tk*", "matplotlib/backends/*qt*", "matplotlib/backends/*wx*", "*_rational_tests.*",
+    "matplotlib/mpl-data/fonts/ttf/STIX*", "anywidget/nbextension/*",
+    "pygments/lexers/[!_p]*", "pygments/lexers/p[!y]*", "pytz/zoneinfo/*", "matplotlib/mpl-data/images/*",
+    "_ssl.so", "ssl.py", "ftplib.py", "imaplib.py", "nntplib.py", "poplib.py", "smtplib.py", "telnetlib.py",
+    "wsgiref/*", "xmlrpc/*",  # a page has connections of its browser alone
+    "scipy/cluster/*", "scipy/datasets/*", "scipy/fftpack/*", "scipy/integrate/*", "scipy/interpolate/*",
+    "scipy/io/*", "scipy/misc/*", "scipy/odr/*", "scipy/signal/*", "scipy/stats/*",
 )  # fmt: skip
-RARE = (  # what a lesson may import, and the explorer's first picture does without
-    "fontTools/*", "prompt_toolkit/*", "pygments/lexers/*",
-    "scipy/[ino]*/*", "scipy/s[it]*/*", "scipy/spa*/*",
+RARE = (  # what a lesson may import, and the explorer's first picture does without: a source is smaller
+    "_py[di]*.py", "batchsim/app/*", "batchsim/cli/*", "batchsim/device/*", "doctest.py",
+    "mailbox.py", "multiprocessing/*", "prompt_toolkit/*", "pygments/lexers/*",
+    "scipy/[no]*/*", "scipy/spa*/*", "unittest/*",
 )  # fmt: skip
+WORDLESS = "matplotlib/*", "pandas/*", "scipy/*"  # without docstrings, a third of their bytecode
 SITE, STDLIB = "/lib/python3.12/site-packages", "/lib/python312.zip"
 # Pyodide would load each extension module of a package with it; Python does when it is imported.
 LOADER, EAGER = "pyodide/_package_loader.py", b"if tag in EXTENSION_TAGS:\n        return "
+# SciPy imports each name that NumPy has, also this one.
+EMPTY = "numpy/f2py/__init__.py"
 READ = ("batchsim*", LOADER)  # the startup file, too
 UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little")  # bytecode that no source is compared with
 
@@ -64,7 +77,7 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 def as_loaded(name: str, content: bytes) -> bytes:
     """Return a file's content, with extension modules that wait for their import."""
     if name != LOADER:
-        return content
+        return b"" if name == EMPTY else content
     if EAGER + b"True" not in content:
         raise ValueError(f"{LOADER} must have {EAGER!r}")
     return content.replace(EAGER + b"True", EAGER + b"False")
@@ -74,8 +87,9 @@ def bytecode(name: str, content: bytes, folder: str) -> bytes:
     """Return the bytecode of a source that is often imported; nothing of other files."""
     if not name.endswith(".py") or matches(name, RARE):
         return b""
+    wordless = 2 * matches(name, WORDLESS)
     try:
-        code = compile(content, f"{folder}/{name}", "exec", dont_inherit=True)
+        code = compile(content, f"{folder}/{name}", "exec", dont_inherit=True, optimize=wordless)
     except SyntaxError:  # a template
         return b""
     return UNCHECKED + source_hash(content) + dumps(code)

@@ -44,12 +44,17 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def site(request, browser, tmp_path_factory):
-    """The site; in `make test` with the loops of requests alone, which build in seconds."""
+def folder(request, browser, tmp_path_factory):
+    """The site's folder; in `make test` with the loops of requests alone, which build in seconds."""
     if why := lite.missing():
         pytest.skip(why)
     runs = ["requests"] if "not alone" in request.config.option.markexpr else []
-    with lite.served(lite.built(tmp_path_factory.mktemp("lite") / "site", *runs)) as address:
+    return lite.built(tmp_path_factory.mktemp("lite") / "site", *runs)
+
+
+@pytest.fixture(scope="module")
+def site(folder):
+    with lite.served(folder) as address:
         yield address
 
 
@@ -84,6 +89,34 @@ def test_an_archive_is_packed_with_bytecode_of_one_version_and_without_the_unuse
     code = f"import sys; sys.path[:] = [{str(archive)!r}, *sys.path]; import tool"
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert said.split() == ["42", f"{archive / held[0]}"]
+
+
+def test_an_archive_loses_what_no_lesson_reads_and_stays_importable(tmp_path):
+    archive = tmp_path / "tool-1-py3-none-any.whl"
+    sources = {
+        "scipy/__init__.py": '"""Words."""\nprint(__doc__)', "scipy/stats/__init__.py": "",
+        "numpy/__init__.py": '"""Words."""\nprint(__doc__)', "numpy/f2py/__init__.py": "import missing",
+        "numpy/f2py/more.py": "", "scipy/optimize/late.py": "",
+    }  # fmt: skip
+    with zipfile.ZipFile(archive, "w") as wheel:
+        for name, source in sources.items():
+            wheel.writestr(name, source)
+    version = "{}.{}".format(*sys.version_info)
+    subprocess.run([sys.executable, ROOT / "docs" / "lite" / "pack.py", version, archive], check=True)
+    kept = {"scipy/__init__.pyc", "numpy/__init__.pyc", "numpy/f2py/__init__.pyc", "scipy/optimize/late.py"}
+    assert {*zipfile.ZipFile(archive).namelist()} == kept
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import scipy, numpy.f2py"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout.split() == ["None", "Words."]
+
+
+def test_the_site_has_at_most_60_megabytes_and_pictures_where_no_run_draws_them(folder):
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 60e6
+    for path in folder.glob("files/notebooks/solutions/*.ipynb"):
+        cells = nbformat.read(path, 4).cells
+        outputs = [each.get("data", {}) for cell in cells for each in cell.get("outputs", ())]
+        assert any("text/plain" in data for data in outputs), path.name
+        assert any("image/png" in data for data in outputs) == path.name.startswith("08"), path.name
 
 
 def wrong(outputs):
