@@ -26,9 +26,8 @@ from batchsim.cli.course import App, Book, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command, GroupedCommand
 from batchsim.cli.grade import Grade
-from batchsim.cli.load_tests import Calibrate, Compare, Loadtest
+from batchsim.cli.measured import Calibrate, Compare, Loadtest, Measure, Published
 from batchsim.cli.output import in_shell
-from batchsim.cli.service_times import Measure, Published
 from batchsim.cli.simulate import Simulate
 from batchsim.cli.study import Capacity, Sweep, Tune
 
