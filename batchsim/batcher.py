@@ -70,7 +70,7 @@ class InferenceBatcher:
             self._item_shape = item.shape
 
     def next_deadline(self) -> float | None:
-        """Return the clock time at which waiting alone makes a batch ready, in whole ns; None for never."""
+        """Return the clock time, in s, at which waiting alone makes a batch ready; None for never."""
         due = self._due()
         return None if due is None else due[0]
 

@@ -14,7 +14,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import (
     ENDLESS,
     Decision,
-    Limited,
+    LimitedBatches,
     Step,
     Trigger,
     Waiting,
@@ -80,7 +80,7 @@ def finished(now_s: float, size: int, seconds: float, state: Any, params: Any) -
 
 
 @dataclass(frozen=True, repr=False)
-class FrozenBatches(Limited):
+class FrozenBatches(LimitedBatches):
     """A batch closes when it is full or its oldest has waited; later requests do not join it.
 
     Closed, or frozen, batches queue for a server unchanged: in a busy spell they pile up instead of growing.

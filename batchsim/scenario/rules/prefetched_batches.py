@@ -6,7 +6,7 @@ from typing import Any
 from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import (
     Decision,
-    Limited,
+    LimitedBatches,
     Step,
     Trigger,
     Waiting,
@@ -27,7 +27,7 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
 
 
 @dataclass(frozen=True, repr=False)
-class PrefetchedBatches(Limited):
+class PrefetchedBatches(LimitedBatches):
     """Batches without a timer: the next one forms as a batch starts, and waits unchanged for a server.
 
     It holds the requests that wait at that moment. If none does, it is the next request, alone: while a

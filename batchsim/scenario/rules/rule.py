@@ -429,7 +429,7 @@ def units() -> Any:
     )  # fmt: skip
 
 
-class Limited(Rule):
+class LimitedBatches(Rule):
     """A rule that limits the units of a batch if `max_batch_units` is set, and reads sizes only then."""
 
     decides = False

@@ -1,7 +1,7 @@
-"""The textbook rule: a batch leaves when it is full, or when its oldest request has waited.
+"""The textbook rule: a batch leaves when it is full, or when its oldest request has waited `max_wait_ms`.
 
-An engine asks `decide` whenever something happens while a server is idle, and again at the time that
-`wake_s` returned: here the deadline, when the oldest request has waited. Python runs both, and Numba compiles
+The general loop asks `decide` whenever something happens while a server is idle, and again at the time that
+`wake_s` returned: here the deadline of the oldest request. Python runs both, and Numba compiles
 them. A decision is an action, the number of the oldest requests that it takes, and the trigger, which is why.
 `state` is the memory of rules that have one.
 """
@@ -14,7 +14,7 @@ from batchsim.scenario.rules import rule as rule_api
 from batchsim.scenario.rules.rule import (
     ENDLESS,
     Decision,
-    Limited,
+    LimitedBatches,
     Step,
     Threshold,
     Waiting,
@@ -39,8 +39,8 @@ def decide(now_s: float, waiting: Waiting, idle: int, state: Any, params: Any) -
 
 
 @dataclass(frozen=True, repr=False)
-class SizeOrWait(Limited):
-    """The textbook rule: a batch leaves when it is full or its oldest request has waited.
+class SizeOrWait(LimitedBatches):
+    """The textbook rule: a batch leaves when it is full or its oldest request has waited `max_wait_ms`.
 
     `max_wait_ms` counts from the oldest request's arrival; `math.inf` means full batches only.
 

@@ -129,6 +129,6 @@ class BeatTheWait(Exercise, name="01.4"):
         if len(answer.sends_s) <= self.hardly:
             return Verdict(False, f"{means} You hardly sent: the others waited until the end.")
         if you["forming_ms"] > 2 * rule["forming_ms"]:
-            idle = f"{you['forming_ms']:.1f} ms a request waits while the server is idle"
-            return Verdict(False, f"{means} For {idle}. Send before many wait.")
+            idle = f"Requests wait {you['forming_ms']:.1f} ms on average while the server is idle"
+            return Verdict(False, f"{means} {idle}. Send before many wait.")
         return Verdict(False, f"{means} Press Send while the server computes: the next batch leaves at once.")

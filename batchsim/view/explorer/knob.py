@@ -14,8 +14,8 @@ from batchsim.view.explorer.widgets import plain
 class Knob:
     """One of the explorer's values, in the field `field` and on the slider `slider`, if it has one.
 
-    `show` gives both the value of the state; `take` ignores the changes that this makes (`Controls.showing`).
-    What a hand does goes to `take`, with whether it slides; if `take` raises, the refused text stays in the
+    `show` sets both to the state's value; `take` ignores the changes that this causes (`Controls.showing`).
+    What the user does goes to `take`, with whether it slides; if `take` raises, the refused text stays in the
     field, with the reason below it. A slider counts steps: a page would round any other number, and send it
     back.
     """
