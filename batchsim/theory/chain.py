@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, special
+import scipy  # its linalg is loaded where it is used
+from scipy import special
 
 from batchsim._compat import bincount
 from batchsim.scenario import Noise
@@ -289,7 +290,7 @@ def stationary_distribution(matrix: np.ndarray) -> np.ndarray:
     """Return the stationary distribution of a stochastic matrix, shape (states,)."""
     equations = matrix.T - np.eye(len(matrix))
     equations[-1] = 1  # in place of one that follows from the others: the probabilities sum to 1
-    answer = linalg.solve(equations, np.append(np.zeros(len(matrix) - 1), 1.0), check_finite=False)
+    answer = scipy.linalg.solve(equations, np.append(np.zeros(len(matrix) - 1), 1.0), check_finite=False)
     answer = np.clip(answer, 0, None)
     return answer / answer.sum()
 

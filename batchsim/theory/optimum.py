@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from scipy import linalg
+import scipy  # its linalg is loaded where it is used
 
 from batchsim import _check
 from batchsim.scenario import Noise, Service
@@ -249,7 +249,7 @@ class _Values:
         equations = np.eye(threshold) - matrix
         equations[:, 0] = stay + 2 * self.square * (ahead - s)  # u(0) = 0: in its place the cost rate
         constants = cost + self.square * (ahead_squared - s**2) + self.line * (ahead - s)
-        solution = linalg.solve(equations, constants)
+        solution = scipy.linalg.solve(equations, constants)
         self.rate = float(solution[0])
         below = np.append(0.0, solution[1:])
         self.rest = np.append(below, long_queue.returns @ below[threshold - top :])

@@ -2,7 +2,7 @@
 
 Each archive loses what nothing in the course reads. It gains bytecode if this Python has the given version,
 as a browser would compile the same sources at each visit. It keeps the sources of batchsim, and the one that
-it changes, too: Pyodide's licence, the MPL, wants that.
+it changes of Pyodide, too: its licence, the MPL, wants that.
 """
 
 import sys
@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 UNUSED = (
     "*.a", "*.c", "*.h", "*.pxd", "*.pyi", "*.pyx", "*/tests/*", "*/_test*.so", "*test.cpython*.so",
-    "*/cython_special.*", "numpy/f2py/[!_]*",  # of developers
+    "*/cython_special.*", "numpy/f2py/*",  # of developers
     "fontTools/*", "matplotlib/_ttconv.*",  # of PDF and PostScript files
     "PIL/_imagingft*", "matplotlib/_qhull.*", "matplotlib/_tri.*", "numpy/linalg/lapack_lite.*",
     "matplotlib/mpl-data/fonts/afm/*", "matplotlib/mpl-data/fonts/pdfcorefonts/*",  # a second of each visit
@@ -37,10 +37,29 @@ RARE = (  # what a lesson may import, and the explorer's first picture does with
 )  # fmt: skip
 WORDLESS = "matplotlib/*", "pandas/*", "scipy/*"  # without docstrings, a third of their bytecode
 SITE, STDLIB = "/lib/python3.12/site-packages", "/lib/python312.zip"
-# Pyodide would load each extension module of a package with it; Python does when it is imported.
-LOADER, EAGER = "pyodide/_package_loader.py", b"if tag in EXTENSION_TAGS:\n        return "
-# SciPy imports each name that NumPy has, also this one.
-EMPTY = "numpy/f2py/__init__.py"
+LOADER = "pyodide/_package_loader.py"
+# What these would load at each visit, the first picture does without: Python loads an extension module as it
+# is imported, and SciPy's special functions came with its sparse matrices and with NumPy's tests.
+CHANGES = {
+    LOADER: (
+        b"if tag in EXTENSION_TAGS:\n        return True",
+        b"if tag in EXTENSION_TAGS:\n        return False",
+    ),
+    "scipy/_lib/array_api_compat/numpy/__init__.py": (
+        b"from numpy import * # noqa: F403",
+        b"import numpy\nglobals().update({it: vars(numpy)[it] for it in numpy.__all__ if it in vars(numpy)})",
+    ),
+    "scipy/linalg/_sketches.py": (
+        b"from scipy.sparse import csc_matrix\n",
+        b"def csc_matrix(*args, **options):\n    import scipy.sparse\n"
+        b"    return scipy.sparse.csc_matrix(*args, **options)\n",
+    ),
+    "scipy/special/_orthogonal.py": (
+        b"from scipy import linalg\n",
+        b"class linalg:\n    def eigvals_banded(*args, **options):\n        import scipy.linalg\n"
+        b"        return scipy.linalg.eigvals_banded(*args, **options)\n",
+    ),
+}
 READ = ("batchsim*", LOADER)  # the startup file, too
 UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little")  # bytecode that no source is compared with
 
@@ -75,12 +94,11 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def as_loaded(name: str, content: bytes) -> bytes:
-    """Return a file's content, with extension modules that wait for their import."""
-    if name != LOADER:
-        return b"" if name == EMPTY else content
-    if EAGER + b"True" not in content:
-        raise ValueError(f"{LOADER} must have {EAGER!r}")
-    return content.replace(EAGER + b"True", EAGER + b"False")
+    """Return a file's content with its change, if it has one."""
+    old, new = CHANGES.get(name, (b"", b""))
+    if old not in content:
+        raise ValueError(f"{name} must have {old!r}")
+    return content.replace(old, new) if old else content
 
 
 def bytecode(name: str, content: bytes, folder: str) -> bytes:

@@ -93,21 +93,32 @@ def test_an_archive_is_packed_with_bytecode_of_one_version_and_without_the_unuse
 
 def test_an_archive_loses_what_no_lesson_reads_and_stays_importable(tmp_path):
     archive = tmp_path / "tool-1-py3-none-any.whl"
+    said = '"""Words."""\nprint(__doc__)'
     sources = {
-        "scipy/__init__.py": '"""Words."""\nprint(__doc__)', "scipy/stats/__init__.py": "",
-        "numpy/__init__.py": '"""Words."""\nprint(__doc__)', "numpy/f2py/__init__.py": "import missing",
-        "numpy/f2py/more.py": "", "scipy/optimize/late.py": "",
+        "scipy/__init__.py": said, "scipy/stats/__init__.py": "", "scipy/optimize/late.py": "",
+        "scipy/linalg/__init__.py": "", "scipy/linalg/_sketches.py": "from scipy.sparse import csc_matrix\n",
+        "numpy/__init__.py": said, "numpy/f2py/__init__.py": "",
     }  # fmt: skip
     with zipfile.ZipFile(archive, "w") as wheel:
         for name, source in sources.items():
             wheel.writestr(name, source)
     version = "{}.{}".format(*sys.version_info)
-    subprocess.run([sys.executable, ROOT / "docs" / "lite" / "pack.py", version, archive], check=True)
-    kept = {"scipy/__init__.pyc", "numpy/__init__.pyc", "numpy/f2py/__init__.pyc", "scipy/optimize/late.py"}
-    assert {*zipfile.ZipFile(archive).namelist()} == kept
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import scipy, numpy.f2py"
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout.split() == ["None", "Words."]
+    pack = sys.executable, ROOT / "docs" / "lite" / "pack.py", version, archive
+    subprocess.run(pack, check=True)
+    held = (
+        "scipy/__init__.pyc",
+        "scipy/linalg/__init__.pyc",
+        "scipy/linalg/_sketches.pyc",
+        "numpy/__init__.pyc",
+    )
+    assert {*zipfile.ZipFile(archive).namelist()} == {*held, "scipy/optimize/late.py"}
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import numpy, scipy.linalg._sketches"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.split() == ["Words.", "None"]
+    with zipfile.ZipFile(archive, "w") as wheel:
+        wheel.writestr("scipy/linalg/_sketches.py", "")
+    refused = subprocess.run(pack, capture_output=True, text=True)
+    assert "scipy/linalg/_sketches.py must have b'from scipy.sparse import" in refused.stderr
 
 
 def test_the_site_has_at_most_60_megabytes_and_pictures_where_no_run_draws_them(folder):
