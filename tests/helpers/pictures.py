@@ -114,6 +114,8 @@ def assert_texts_laid_out(picture, name=""):
         for text, box in boxes:
             if not (place.x0 <= box.x0 and box.x1 <= place.x1 and place.y0 <= box.y0 and box.y1 <= place.y1):
                 wrong.append((key, "cut off", text.get_text(), box.extents.round(1), place.extents.round(1)))
+            if text.get_clip_on() and text.get_clip_path() is not None:
+                wrong.append((key, "cut off by its axes", text.get_text()))
             if text.get_fontsize() < 11.9:
                 wrong.append((key, "small", text.get_text()))
         for (one, a), (other, b) in combinations(boxes, 2):

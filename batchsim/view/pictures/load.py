@@ -64,6 +64,8 @@ class LoadPanels(View):
                 ax.yaxis.set_major_locator(Ticks(3))
         for ax in self.axes[:-1]:
             ax.tick_params(labelbottom=False)
+        if self.large:
+            self.reserve(self.ax, max((curve.name for curve in self.drawn), key=len), 1, right=0.5)
 
     def update(self, data: ViewData) -> None:
         curve, other, last = data.curve, data.other, float(data.curve.x_values[-1])

@@ -19,7 +19,11 @@ from batchsim.view.theme import FILLS, PHASES
 LEAST_MS = 1e-6  # shorter gaps between two steps are rounding errors
 ENDLESS = 2**20  # seats: as many are no limit
 COLUMNS = {"seats": "step_running", "memory": "step_blocks"}  # of the log
-PARTS = {"prefill": "tokens of prompts", "decode": "of answers", "padding": "of padding"}
+PARTS = {  # of the tokens: names, colours and hatches
+    "decode": ("tokens of answers", PHASES["decode"].colour),
+    "prefill": ("of prompts", PHASES["prefill"].colour),
+    "padding": ("of padding", "grey", FILLS["padding"].hatch),
+}  # fmt: skip
 RUNGS = "captured size"
 
 
@@ -128,9 +132,7 @@ class StepsView(StepMomentView):
         edges_ms = _edges_ms(now)
         # From the bottom up: every step has tokens of answers.
         parts = {"decode": now.answer_tokens, "prefill": now.prompt_tokens, "padding": now.padded_rows}
-        fills = {"decode": (PHASES["decode"].colour,), "prefill": (PHASES["prefill"].colour,),
-                 "padding": ("grey", FILLS["padding"].hatch)}  # fmt: skip
-        styles = {name: self.filled(*fill) | {"label": PARTS[name]} for name, fill in fills.items()}
+        styles = {name: self.filled(*fill) | {"label": label} for name, (label, *fill) in PARTS.items()}
         heights = np.array([_with_gaps(each, edges_ms) for each in parts.values()])
         highest = self.stack(styles, heights, edges_ms, None, data)
         self.limits(self.ax, x=(0, edges_ms[-1]), y=(0, nice(1.05 * highest)))

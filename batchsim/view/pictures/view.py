@@ -266,7 +266,8 @@ class View:
     ) -> None:  # fmt: skip
         """Write words, if there are any, so many ems from a place; what is `still` rarely changes."""
         if words:
-            make = partial(Annotation, "", (0, 0), (0, 0), transform=IdentityTransform(), **FROM_DATA)
+            whole: Style = FROM_DATA | {"transform": IdentityTransform(), "clip_on": False}
+            make = partial(Annotation, "", (0, 0), (0, 0), **whole)
             found = self.put(key, make, ax, still, **{"zorder": 7} | style)
             if self.changed(key, (words, x, y, right, up)):
                 found.set(text=words, position=(right * self.em, up * self.em))

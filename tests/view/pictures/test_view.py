@@ -57,7 +57,7 @@ def test_a_small_view_names_its_axes_and_what_it_draws(cases, token_cases, mode,
         "breakdown": {"Where time goes", "fastest to slowest (%)"},
         "batches": {"Batch sizes", "batch size", "full", "wait was over"},
         "seats": {"seat", "prompt", "a token a step"},
-        "steps": {"Step tokens", "tokens of prompts", "of answers"},
+        "steps": {"Step tokens", "tokens of answers", "of prompts"},
     }
     if mode == "requests":
         essential |= {"latency": {"latency (ms)"}, "map": {"now", "max batch size", "max wait (ms)"}}
