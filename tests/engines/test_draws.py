@@ -31,3 +31,8 @@ def test_shared_draws_are_those_of_a_run_and_each_run_has_its_own(workload, knob
     one.first_s[:] = -1.0  # as the engines do that note when clients send
     for again in (draw(scenario, 99, 3), shared):
         np.testing.assert_array_equal(again.first_s, first_s)
+
+
+def test_each_replication_has_draws_of_its_own():
+    first_s = [draw(PLAIN, 9, 3, replication).arrival_s[0] for replication in range(4)]
+    assert len({*first_s}) == 4
