@@ -28,7 +28,7 @@ from batchsim.engines.compiled.browser import code_of
 from batchsim.engines.compiled.cells import fields_of
 
 FEW, ENOUGH = 50, 500  # requests of a run, in plain Python; and of one that has intervals
-RUNS = "requests", "tokens", "limited", "levels", "rules", "replicas"
+RUNS = "requests", "tokens", "limited", "levels", "sizes", "rules", "replicas"
 # As `struct` names what a loop returns.
 RESULTS = {"none": "", "int64": "q", "float64": "d", "bool": "?", "UniTuple(int64 x 2)": "qq"}
 Calls = dict[tuple[str, str, tuple[Any, ...]], None]  # of loops: their modules, names, and arguments' types
@@ -65,7 +65,7 @@ def note(*runs: str) -> Calls:
     jit.compiled = noted
     from batchsim.scenario import Affine, Poisson, Scenario
     from batchsim.scenario.routing import NAMES
-    from batchsim.scenario.rules import RULES
+    from batchsim.scenario.rules import RULES, RULES_OF_SIZES
     from batchsim.simulate import KEEP, simulate
     from batchsim.view.explorer.runs import Stored
     from batchsim.view.explorer.state import DEFAULTS
@@ -77,6 +77,7 @@ def note(*runs: str) -> Calls:
         "limited": usual_state.replace(queue_limit=1000, compile_ms=50),
         "levels": usual_state.replace(priorities=((1, 0.5), (2, 0.5))),
         "replicas": usual_state.replace(replicas=4),
+        "sizes": usual_state.replace(sizes="lognormal", service="padded"),
     }
     for state in (states[name] for name in runs if name in states):
         scenario = state.scenario()
@@ -86,8 +87,9 @@ def note(*runs: str) -> Calls:
         for keep in KEEP:
             simulate(scenario, FEW, keep=keep).summary()
     one = Scenario(Poisson(100), usual(RULES[0]), Affine(5, 0.25), queue_limit=9)
-    for rule in map(usual, RULES) if "rules" in runs else ():
-        simulate(one.replace(rule=rule), FEW)
+    sized = one.replace(workload=states["sizes"].scenario().workload, queue_limit=None)
+    for rule in (*RULES, *RULES_OF_SIZES) if "rules" in runs else ():
+        simulate((sized if rule in RULES_OF_SIZES else one).replace(rule=usual(rule)), FEW).summary()
     for routing, queue_limit in product(NAMES, (9, None)) if "replicas" in runs else ():
         if routing not in ("by_key", "least_tokens"):  # the one needs keys, the other tokens
             simulate(one.replace(replicas=4, routing=routing, queue_limit=queue_limit), FEW).summary()
