@@ -85,14 +85,6 @@ def test_a_run_that_serves_nobody_has_curves_and_no_words():
     assert drawn(CostView, data).describe(data) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("wide", [390, 1000])
-def test_it_is_drawn_in_both_themes_and_on_a_phone(theme, wide):
-    picture = LivePicture(wide, 480, theme=theme, large="costs", parts=("paid",))
-    picture.show(data_of(PAID, before=data_of(PLAIN)))
-    assert np.ptp(picture.pixels()) > 100
-
-
 def test_a_sweep_maps_the_energy_of_a_request_and_stars_the_least():
     over = {"max_batch_size": [4, 8, 16], "max_wait_ms": [0, 10, 40]}
     frame = bs.sweep(PAID, over, 2000, progress=False)
