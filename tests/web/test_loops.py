@@ -44,6 +44,7 @@ jit.compiled = lambda function, **options: loops.append(compiled(function, **opt
 import batchsim as bs
 from batchsim.view.explorer.control import MAIN
 from batchsim.view.explorer.kinds import KINDS, relevant
+from batchsim.view.explorer.rows import CONTROLS
 panel = bs.explore(play=True)
 session, called = panel.session, {}
 def note(what):
@@ -55,7 +56,8 @@ for kind in KINDS:
     panel.screen.appear()
     first = session.state
     note(kind)
-    for name, control in first.kind.controls.items():
+    for name in first.kind.controls:
+        control = CONTROLS[name]
         if control.page == MAIN and control.slider and relevant(name, vars(first)):
             session.press()
             for place in 0, control.slider.steps:
