@@ -31,7 +31,7 @@ UNUSED = (
     "scipy/io/*", "scipy/misc/*", "scipy/odr/*", "scipy/signal/*", "scipy/stats/*",
 )  # fmt: skip
 RARE = (  # what a lesson may import, and the explorer's first picture does without: a source is smaller
-    "_py[di]*.py", "batchsim/app/*", "batchsim/cli/*", "batchsim/device/*", "doctest.py",
+    "_py[di]*.py", "batchsim/cli/*", "batchsim/web/app/*", "doctest.py",
     "mailbox.py", "multiprocessing/*", "prompt_toolkit/*", "pygments/lexers/*",
     "scipy/[no]*/*", "scipy/spa*/*", "unittest/*",
 )  # fmt: skip

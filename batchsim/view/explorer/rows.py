@@ -10,6 +10,7 @@ from typing import Any
 from batchsim import scenario as sc
 from batchsim.measured.published import published_names
 from batchsim.scenario import Continuous, Noise, Scenario, StepTime, Tokens
+from batchsim.scenario.knobs import RATE
 from batchsim.scenario.lengths import LONGEST
 from batchsim.scenario.parameters import LARGEST_BATCH as LARGEST_TYPED
 from batchsim.scenario.parameters import Parameter
@@ -114,7 +115,8 @@ CONTROLS: Mapping[str, Control] = {
         MODES[0], MAIN, {name: name for name in MODES}),
     "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, WORKLOADS),
     **rows(MAIN, "rate_per_s"),
-    **rows(ARRIVALS, "cv", "peak_to_mean", "period_s"),
+    **rows(ARRIVALS, *(name for option in WORKLOADS.values() for name in option.controls
+        if name in PARAMETERS and name != RATE)),
     **rows(MAIN, "clients", at_most=100_000),
     "burst_factor": Control("Burst rate (x mean)", "Arrival rate in a burst; no arrivals between bursts",
         "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
