@@ -93,11 +93,8 @@ class Totals:
 
     def whole(self) -> Self:
         """Return the totals of all sections together."""
-        sums, places, found = np.add.reduce(self._table), self._record()[1], dict[str, Any]()
-        for name, (kind, shape) in self.kinds().items():
-            each = sums[places[name]]
-            found[name] = each.astype(kind) if shape else int(each) if kind is np.int64 else float(each)
-        return type(self)(**found)
+        sums = {name: np.add.reduce(getattr(self, name)) for name in self.kinds()}
+        return type(self)(**{name: found if found.ndim else found.item() for name, found in sums.items()})
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in self.kinds()})
