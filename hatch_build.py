@@ -17,7 +17,7 @@ class Course(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version, build_data):
-        """Add the files of batchsim/cli/course_files.py below batchsim/course/."""
+        """Add the files of batchsim/web/course_files.py below batchsim/course/."""
         if self.target_name == "wheel" and version != "editable":
             course = runpy.run_path(str(ROOT / "batchsim" / "cli" / "course_files.py"))
             for name, path in course["files"](ROOT, course["PACKED"]):

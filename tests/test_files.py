@@ -336,7 +336,7 @@ READS = {
     "json.loads", "tomllib.load",
 }  # fmt: skip
 ELSEWHERE = {  # where a module does so, and with what
-    "the package's own files": """cli/course_files.py cli/files.py engines/compiled/jit.py
+    "the package's own files": """web/course_files.py cli/files.py engines/compiled/jit.py
         measured/published.py teaching/output_capture.py servers/formats/document.py view/explorer/player.py
         view/explorer/main_picture.py view/scripts.py web/descriptions.py web/notebook.py web/page.py
         web/wasm.py""",

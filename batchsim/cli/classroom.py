@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from batchsim._compat import __version__
 from batchsim._format import brief_text, in_one_line, several
-from batchsim.cli import course_files
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.progress import lesson_of
 from batchsim.teaching.progress_store import Record, read
+from batchsim.web import course_files
 
 HARDEST = 3  # exercises
 AHEAD = timedelta(days=1)  # a computer's clock may be wrong by so much

@@ -12,8 +12,8 @@ import typer
 
 from batchsim import _check, _compat, _format
 from batchsim._compat import __version__
-from batchsim.cli import course_files
 from batchsim.cli.flags import OUTPUT, RUN, Command
+from batchsim.web import course_files
 
 FOLDER = Path("batchsim-course")
 SETTINGS = course_files.ROOT / "notebooks"

@@ -23,8 +23,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT))
 
-from batchsim.cli import course_files  # noqa: E402
-from batchsim.web import wasm  # noqa: E402
+from batchsim.web import course_files, wasm  # noqa: E402
 
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
 CORE = ("pyodide.js", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip")

@@ -12,8 +12,8 @@ import nbformat
 import pytest
 
 import batchsim as bs
-from batchsim.cli import course_files
-from batchsim.cli.course_files import COPIED, NOTE, copy_to
+from batchsim.web import course_files
+from batchsim.web.course_files import COPIED, NOTE, copy_to
 
 ROOT = Path(bs.__file__).parents[1]
 LESSON = "notebooks/03-a-second-in-slow-motion.ipynb"

@@ -17,9 +17,9 @@ from tidy_notebooks import VIEW, tidy
 from tracked import notebooks
 
 from batchsim import teaching as lessons
-from batchsim.cli.course_files import copy_to
 from batchsim.engines.compiled.jit import WHAT
 from batchsim.teaching import game
+from batchsim.web.course_files import copy_to
 
 DOORS = [NOTEBOOKS / "00-explorer.ipynb", NOTEBOOKS / "app.ipynb"]  # they teach nothing
 COPIES = sorted(set(notebooks("notebooks/*.ipynb")) - set(DOORS))  # of the lessons, for students

@@ -63,7 +63,7 @@ def test_every_mutant_of_a_module_is_python(mutants):
         ("result/warmup.py", "test_warmup.py"),  # named after it
         ("result/intervals.py", "test_intervals_jams.py"),  # imports it
         ("theory/single.py", "test_single.py"),
-        ("app/access.py", "test_access.py"),
+        ("web/app/access.py", "test_access.py"),
         ("engines/compiled/cells.py", "test_pairwise.py"),  # a compiled loop: the engines agree
         ("web/js/charts.js", "test_entries.py"),  # the page's package
         ("web/js/film.js", "test_film_script.py"),  # names the script

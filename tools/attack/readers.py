@@ -24,11 +24,11 @@ from attack.files import NUMBERS, OTHERS, SCENARIOS, damaged, edit
 from attack.shell import call
 from attack.terminal import EVIL, inserted
 from batchsim import servers
-from batchsim.cli import course_files
 from batchsim.measured.measurement import Measurement
 from batchsim.measured.sized_measurement import load as load_measurement
 from batchsim.teaching.progress_store import Predicted, Record, Tried, Wrong, write
 from batchsim.view.explorer.state import DEFAULTS, State
+from batchsim.web import course_files
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 SECONDS, MEBIBYTES, LETTERS = 2.0, 300.0, 2_000  # of processor time; a table may be longer, by its rows

@@ -210,8 +210,9 @@ class Rule(Described, Renewed):
                 setattr(cls, name, staticmethod(own[name]))
         if cls.decides:
             require(cls, Rule, NEEDED | {name: of for name, of in OPTIONAL.items() if name in own})
+            own_classes = cls.__mro__[: cls.__mro__.index(Rule)]
             if not any(
-                "max_batch_size" in vars(each) | inspect.get_annotations(each) for each in cls.__mro__[:-3]
+                "max_batch_size" in vars(each) | inspect.get_annotations(each) for each in own_classes
             ):
                 raise TypeError(f"{cls.__name__} must have a field max_batch_size: int, got none")
         if ("decide" in own or "wake_s" in own) and "Params" not in own:

@@ -45,7 +45,7 @@ def test_while_nothing_runs_no_tokens_are_drawn(token_cases):
     assert gaps.any()
     total, _, _ = view.shown["prefill"].get_data()
     np.testing.assert_array_equal(total[1::2] == 0, gaps)
-    end_ms, next_ms = view.bars["prefill"].get_data()[1][2 * gaps.argmax() + 1 :][:2]
+    end_ms, next_ms = view.shown["prefill"].get_data()[1][2 * gaps.argmax() + 1 :][:2]
     spots = [view.spot(view.ax, at, 1, token_cases["free"]) for at in (end_ms - 1e-3, (end_ms + next_ms) / 2)]
     assert [each.text == "Nothing runs" for each in spots] == [False, True]
 

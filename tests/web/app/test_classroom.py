@@ -230,7 +230,7 @@ def test_the_explorer_sends_its_predictions_first_and_reveals_at_the_second_clic
     names = "Throughput", "p99, the slowest in a hundred", "p50, the middle latency"  # the newest is on top
     texts = [f"{move}. {name}: falls, stays or rises?" for name in names]
     assert eventually(lambda: shown(joined, texts[-1]))
-    assert [each["text"] for each in shown(joined) if each["text"].startswith(move)] == texts
+    assert [each["text"] for each in shown(joined) if each["text"].startswith(f"{move}.")] == texts
     for text in texts:
         (question,) = shown(joined, text)
         assert (question["choices"], question["counts"]) == (["falls", "stays", "rises"], [0, 0, 1])
