@@ -19,7 +19,7 @@ class Course(BuildHookInterface):
     def initialize(self, version, build_data):
         """Add the files of batchsim/web/course_files.py below batchsim/course/."""
         if self.target_name == "wheel" and version != "editable":
-            course = runpy.run_path(str(ROOT / "batchsim" / "cli" / "course_files.py"))
+            course = runpy.run_path(str(ROOT / "batchsim" / "web" / "course_files.py"))
             for name, path in course["files"](ROOT, course["PACKED"]):
                 build_data["force_include"][str(path)] = f"batchsim/course/{name}"
 
