@@ -36,7 +36,8 @@ from batchsim.view.scales import nice
 CURVE_REQUESTS = (50_000, 10_000)
 COLUMNS = 12  # the most columns of the heat map, unless there are more powers of two
 WAITS = (0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5)  # rows, as parts of the longest wait
-MOVING = 2000  # requests of a run of tokens, its map and its curve while a slider moves
+# Requests of a run of tokens, its map and its curve while a slider moves, and in a browser of any map.
+MOVING = 2000
 TOKEN_AXES: dict[str, tuple[float, ...]] = {
     "max_num_seqs": (4, 8, 16, 24, 32, 48, 64, 96, 128, 256),
     "max_num_batched_tokens": (128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192, 16_384),
@@ -115,8 +116,8 @@ def run(
 ) -> ViewData:  # fmt: skip
     """Run a scenario, its load curve, and its heat map over `knobs`, by default its rule's own.
 
-    `metric`: of the map, "latency" or "joules". A run of tokens has fewer requests while it is `moving`. The
-    objectives are fields of `ViewData`. ValueError if the scenario makes no sense.
+    `metric`: of the map, "latency" or "joules". A run of tokens, and a new map, have fewer requests while
+    `moving`. The objectives are fields of `ViewData`. ValueError if the scenario makes no sense.
     """
     workload, whole = scenario.workload, scenario.tokens is None
     if lacks_others(scenario):  # not long
@@ -161,7 +162,10 @@ def heat_map(
         options |= {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms, "roughly": moving}
     xs, ys = axis(scenario, x), axis(scenario, y)
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
-    key = "map", corner, x, xs, y, ys, requests, seed, *options.values()
+    key: tuple[Any, ...] = "map", corner, x, xs, y, ys, seed, *options.values()
+    if moving and (*key, requests) not in stored.values:
+        requests = min(requests, MOVING)
+    key = (*key, requests)
     new: Surface = stored.get(key, lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), **options))
     return new
 

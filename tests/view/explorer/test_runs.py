@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hands import looked_at
 
 import batchsim as bs
 from batchsim.result import Result
-from batchsim.view.explorer.kinds import relevant
+from batchsim.view.explorer.kinds import KINDS, relevant
+from batchsim.view.explorer.requests import Requests
 from batchsim.view.explorer.runs import COLUMNS, MOVING, TOKEN_AXES, Stored, axis, run, sizes, waits
 from batchsim.view.explorer.state import State
 
@@ -46,6 +48,19 @@ def test_a_drag_takes_fewer_requests_and_its_end_all():
     assert (moving.surface.requests, moving.result.arrival_s.size) == (MOVING, MOVING)
     assert (still.surface.requests, still.result.arrival_s.size) == (2500, 2500)
     assert data_of(stored, 100, moving=True).surface.requests == 100
+
+
+def test_a_drag_makes_a_rough_map_of_requests_only_where_none_is_known(monkeypatch):
+    stored, requests = Stored(), bs.Scenario(bs.Poisson(900), bs.SizeOrWait(8, 5), bs.Affine(5, 0.25))
+    move = partial(run, requests, 2500, 0, stored)
+    assert (move(moving=True).surface.requests, move(moving=True).result.arrival_s.size) == (MOVING, 2500)
+    whole = move().surface
+    assert whole.requests == 2500
+    assert move(moving=True).surface is whole
+    moving = partial(KINDS["requests"].run, State(), requests, 2500, moving=True)
+    assert moving(stored=Stored()).surface.requests == 2500  # a computer's is fast enough
+    monkeypatch.setattr(Requests, "shortens", True)
+    assert moving(stored=Stored()).surface.requests == MOVING
 
 
 def test_a_move_of_the_rate_leaves_the_curve_and_a_move_within_the_map_the_map():
