@@ -90,7 +90,7 @@ def as_address(pyodide: str) -> str:
 def course(folder: Path) -> None:
     """Write what a student gets, for the kernel that there is; lesson 08 with its results.
 
-    Other solutions keep their texts: a run draws the pictures.
+    Solutions keep their texts: a run draws the pictures, and the lesson 08 itself has its own.
     """
     for name, path in course_files.files(ROOT):
         there = folder / name
@@ -103,7 +103,7 @@ def course(folder: Path) -> None:
         notebook.metadata["kernelspec"] = SPEC
         if stored:
             notebook.cells.insert(1, nbformat.v4.new_markdown_cell(WHY_STORED))
-        elif path.parent.name == "solutions":
+        if path.parent.name == "solutions":
             for output in (each for cell in notebook.cells for each in cell.get("outputs", ())):
                 output.get("data", {}).pop("image/png", None)
         # Texts are whole: unlike a server, JupyterLite does not join their lines.
