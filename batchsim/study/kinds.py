@@ -194,8 +194,10 @@ class Tokens(Requests):
     ) -> Cells:  # fmt: skip
         plan = draw_tokens_cached(scenario, requests, seed)
         fits = tokens.fits_of(plan)
-        made = [None if rule is None else functools.partial(replace, scenario, rule=rule) for rule in rules]
-        cells: list[Scenario | None] = [None if make is None else accepted(make) for make in made]
+        cells: list[Scenario | None] = [
+            None if rule is None else accepted(functools.partial(replace, scenario, rule=rule))
+            for rule in rules
+        ]
         cells = [cell if cell is not None and fits(cell.rule) else None for cell in cells]
         refused = np.array([cell is None for cell in cells])
         stable = tokens.stable_cells(cells, columns, roughly)

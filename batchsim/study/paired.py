@@ -136,10 +136,7 @@ def better_by(one: Values, other: Values, level: float) -> Bound:
         apart_ms = one.value - other.value
         return Bound(apart_ms, apart_ms + _half(first - second, level))
     first, second = first - first.mean(), second - second.mean()
-    both = np.array([first, second])
-    if (spread := Spread.of(both, [first.size])).resembles(ONE_IN_FIVE).any():
-        both = both.reshape(2, -1, 2).mean(axis=2)
-        spread = Spread.of(both, [both.shape[1]])
+    both, spread = _independent(np.array([first, second]))
     first, second = both
     squares = math.sqrt(float((first**2).sum() * (second**2).sum()))
     together = float((first * second).sum()) / squares if squares else 0.0
@@ -164,12 +161,18 @@ def better_by(one: Values, other: Values, level: float) -> Bound:
     return Bound(float(value), max(float(apart.max()), float(unseen)))
 
 
+def _independent(rows: np.ndarray) -> tuple[np.ndarray, Spread]:
+    """Return rows of sections and their spread; of pairs of sections if neighbours in any row are alike."""
+    spread = Spread.of(rows, [rows.shape[1]])
+    if spread.resembles(ONE_IN_FIVE).any():
+        rows = rows.reshape(len(rows), -1, 2).mean(axis=2)
+        spread = Spread.of(rows, [rows.shape[1]])
+    return rows, spread
+
+
 def _half(sections: np.ndarray, level: float) -> float:
     """Return how far a mean may be above the mean of its sections, at a one-sided level."""
-    rows = sections[np.newaxis]
-    if (spread := Spread.of(rows, [rows.size])).resembles(ONE_IN_FIVE).any():
-        rows = rows.reshape(1, -1, 2).mean(axis=2)
-        spread = Spread.of(rows, [rows.size])
+    rows, spread = _independent(sections[np.newaxis])
     error = float(rows.std(ddof=1) * spread.widening.item() / math.sqrt(rows.size))
     return students_t(2 * level - 1, rows.size) * error
 

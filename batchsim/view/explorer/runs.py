@@ -162,11 +162,12 @@ def heat_map(
         options |= {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms, "roughly": moving}
     xs, ys = axis(scenario, x), axis(scenario, y)
     corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
-    key: tuple[Any, ...] = "map", corner, x, xs, y, ys, seed, *options.values()
-    if moving and (*key, requests) not in stored.values:
+    of = "map", corner, x, xs, y, ys, seed, *options.values()
+    if moving and (*of, requests) not in stored.values:
         requests = min(requests, MOVING)
-    key = (*key, requests)
-    new: Surface = stored.get(key, lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), **options))
+    new: Surface = stored.get(
+        (*of, requests), lambda: surface(scenario, xs, ys, requests, seed, knobs=(x, y), **options)
+    )
     return new
 
 
