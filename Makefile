@@ -73,7 +73,7 @@ app: $(VENV)/.installed-app
 lab app test test-all test-browser: export PYTHONDONTWRITEBYTECODE =
 
 test: export CPU_SECONDS := $(abspath $(VENV))/cpu-seconds
-test: $(VENV)/.installed-test $(VENV)/pyodide lite-tools
+test: $(VENV)/.installed-test
 	@rm -f $(CPU_SECONDS)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -104,8 +104,8 @@ units:
 	$(UNITS) -m "not plain and not rare" tests/agreement/test_agreement.py
 	$(UNITS) -m "not alone and not plain and not rare" -n $(WORKERS) --maxprocesses=4 --dist=worksteal $(RANDOM_ORDER) --ignore=tests/browser --ignore=tests/package --ignore=tests/agreement/test_agreement.py
 
-# What they say comes when they are over, not among what `units` says.
-pages:
+# What they say comes when they are over, not among what `units` says. Only these need the browser's Python.
+pages: $(VENV)/pyodide lite-tools
 	@$(BROWSER_BESIDE) > $(VENV)/pages.log 2>&1; over=$$?; cat $(VENV)/pages.log; exit $$over
 
 test-browser: $(VENV)/.installed-test $(VENV)/pyodide lite-tools

@@ -45,7 +45,7 @@ import batchsim as bs
 from batchsim.view.explorer.control import MAIN
 from batchsim.view.explorer.kinds import KINDS, relevant
 from batchsim.view.explorer.rows import CONTROLS
-panel = bs.explore(play=True)
+panel = bs.explore(play=True, requests=2000)
 session, called = panel.session, {}
 def note(what):
     for loop in loops:
