@@ -38,6 +38,7 @@ class StepMomentView(MomentView):
         if self.strip is not None:
             self.ax.tick_params(labelbottom=False)
             self.strip.set_ylabel("taken")
+            self.strip.set_title(" ", size=self.em)  # room for the shares
             self.strip.yaxis.set_major_formatter("{x:g}%")
             self.strip.yaxis.set_major_locator(Ticks(3))
 
@@ -76,7 +77,7 @@ class StepMomentView(MomentView):
     def _show_taken(self, ax: Axes, data: ViewData, now: Moment) -> None:
         """Draw the taken shares of seats and blocks, here and in the other setting, and captured sizes."""
         looks = {"seats": self.style("blue"), "memory": self.style("orange", DASHED)}
-        words, highest = taken_in_words(now), 0.0
+        highest = 0.0
         ladder = captured(now.result)
         if ladder.size:  # beside the seats
             rung = self.mark("_", 4.3, "soft", transform=ax.get_yaxis_transform(), label=RUNGS)
@@ -88,13 +89,15 @@ class StepMomentView(MomentView):
                 edges_s, counts = taken(each.result, self.server, now.begin_s, now.end_s, COLUMNS[name])
                 percents, look = 100 * counts / limit, looks[name] | {"zorder": 3}
                 if each is data:
-                    look["label"] = words[name]
+                    look["label"] = name
                 else:
                     look |= self.other_style(data) | {"linestyle": look["linestyle"], "zorder": 2.5}
                 kind = "now" if each is data else "other"
                 self.stairs((kind, name), percents, 1000 * (edges_s - now.begin_s), ax=ax, **look)
                 highest = max(highest, float(percents.max()))
         self.limits(ax, x=(0, 1000 * (now.end_s - now.begin_s)), y=(0, min(nice(1.02 * highest), 102)))
+        # Numbers in the legend would make all be drawn again at every move.
+        self.note("taken", ", ".join(taken_in_words(now).values()), up=0.45, ax=ax, va="baseline")
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         now = self.now(data)

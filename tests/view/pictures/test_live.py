@@ -11,6 +11,7 @@ from matplotlib.figure import SubFigure
 from pictures import BASE, LOOKS, assert_texts_laid_out, data_of, pixels, shown
 from PIL import Image
 from refusals import refusals
+from token_pictures import LIMITS, TOKENS, token_data_of
 
 import batchsim as bs
 from batchsim._format import duration, number, percent
@@ -77,9 +78,15 @@ def draws(monkeypatch):
     return found
 
 
-def test_a_drag_in_which_no_limit_changes_draws_only_what_moves(draws, cases):
-    steps = [data_of(BASE.replace(rate_per_s=rate), before=cases["plain"]) for rate in (1500, 1480, 1460)]
-    picture = shown(steps[0])
+@pytest.mark.parametrize("large", ["latency", "steps", "seats"])
+def test_a_drag_in_which_no_limit_changes_draws_only_what_moves(draws, every, large):
+    if large == "latency":
+        before = every["requests"]["plain"]
+        steps = [data_of(BASE.replace(rate_per_s=rate), before=before) for rate in (1500, 1480, 1460)]
+    else:
+        rates, before = (8, 7.9, 7.8), every["tokens"]["plain"]
+        steps = [token_data_of(TOKENS.replace(rate_per_s=rate), before=before, **LIMITS) for rate in rates]
+    picture = shown(steps[0], large)
     for data in (*steps, *steps):
         picture.show(data)
         pixels(picture)

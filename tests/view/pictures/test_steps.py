@@ -58,7 +58,9 @@ def test_seats_and_memory_are_shares_of_their_limits(token_cases):
         places = np.searchsorted(edges_ms, starts_ms, side="right") - 1
         np.testing.assert_allclose(values[places], 100 * now.column(column) / most, err_msg=name)
         share = percent(float(now.column(column).mean() / most))
-        assert any(text.startswith(f"{share} of {most}") for text in names_of(view.strip))
+        assert (
+            f"{share} of {most} {'seats' if name == 'seats' else 'blocks'}" in view.shown["taken"].get_text()
+        )
     assert ("now", "memory") not in drawn(StepsView, token_cases["free"]).shown
 
 
@@ -76,7 +78,7 @@ def test_beside_the_shares_are_those_of_the_other_setting_at_the_same_time(token
 def test_where_seats_are_endless_their_share_is_of_the_most_that_run():
     data = ViewData(bs.simulate(TOKENS.replace(max_num_seqs=2**31), 200))
     most = data.result.steps.running.max()
-    assert names_of(drawn(StepsView, data).strip)[-2].endswith(f"of {most} that ever run")
+    assert f"of {most} that ever run" in drawn(StepsView, data).shown["taken"].get_text()
 
 
 def test_the_seats_are_filled_for_as_long_as_they_are_taken(token_cases):
@@ -100,7 +102,8 @@ def test_below_the_seats_is_what_is_below_the_steps_and_the_pointer_reads_the_sa
     for key in (key for key in steps.shown if key[0] in ("now", "other")):
         for one, other in zip(seats.shown[key].get_data(), steps.shown[key].get_data(), strict=True):
             np.testing.assert_array_equal(one, other)
-    assert names_of(seats.strip)[-2:] == names_of(steps.strip)[-2:]
+    assert names_of(seats.strip)[-2:] == names_of(steps.strip)[-2:] == ["seats", "memory"]
+    assert seats.shown["taken"].get_text() == steps.shown["taken"].get_text()
     assert seats.strip.get_ylim() == steps.strip.get_ylim()
     middle = 0.5 * seats.strip.get_xlim()[1]
     assert seats.spot(seats.strip, middle, 0, data).text == steps.spot(steps.ax, middle, 0, data).text
