@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox, ScaledTranslation
 from PIL import Image
 
@@ -27,6 +28,7 @@ MOST_ROWS = 3
 BESIDE = 2  # small views that stand to the right of the large one if there are few
 LEAST_EM = 15.1, 13.5  # the width and the height of a small view: smaller, and its names would not fit
 WIDE_EM = 44  # a large view whose axes stand side by side
+HATCHED = hasattr(Patch, "get_hatch_linewidth")  # else the settings of drawing decide how wide hatches are
 
 # The places of subfigures and axes by the look of a picture and the rows of its legends: to compute them
 # takes as long as to draw two pictures, and numbers of other data have room in them.
@@ -174,13 +176,13 @@ class LivePicture:
             canvas.restore_region(self.background)
         stale = [part for part in self.parts.values() if part.stale]
         renderer = canvas.get_renderer()
-        with self.styled() if stale else nullcontext():
+        with nullcontext() if HATCHED and not stale else self.styled():
             for part in stale:
                 part.draw(renderer)
-        if stale or self.background is None:
-            self.background = canvas.copy_from_bbox(self.figure.bbox)
-        for artist in self.moving:
-            artist.draw(renderer)
+            if stale or self.background is None:
+                self.background = canvas.copy_from_bbox(self.figure.bbox)
+            for artist in self.moving:
+                artist.draw(renderer)
         return np.asarray(canvas.buffer_rgba())
 
     def png(self) -> bytes:
