@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import Locator, NullLocator
 
 STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12)
 COARSE, FINE = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)  # steps of a logarithmic scale
@@ -39,15 +39,26 @@ def nice_span(low: float, high: float, digits: Sequence[float] = COARSE) -> tupl
     return steps[first], steps[max(last, first + 1)]
 
 
-def log_ticks(axis: Any, low: float, high: float, most: int = 7, finest: Sequence[float] = COARSE) -> None:
+class LogTicks(Locator):
     """Mark a logarithmic axis at the finest steps that make at most `most` ticks."""
-    powers = range(math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9) + 1)
-    for digits in (finest, COARSE, (1, 3), (1,)):
-        steps = (float(f"{digit}e{power}") for power in powers for digit in digits)
-        ticks = [step for step in steps if low * (1 - 1e-9) <= step <= high * (1 + 1e-9)]
-        if len(ticks) <= most:
-            break
-    while len(ticks) > most:
-        ticks = ticks[::2]
-    axis.set_major_locator(FixedLocator(ticks))
-    axis.set_minor_locator(FixedLocator([]))
+
+    def __init__(self, most: int = 7, finest: Sequence[float] = COARSE) -> None:
+        self.most, self.finest = most, finest
+
+    def __call__(self) -> list[float]:
+        return self.tick_values(*sorted(self.axis.get_view_interval()))  # type: ignore[union-attr]
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        powers = range(math.floor(math.log10(vmin) + 1e-9), math.ceil(math.log10(vmax) - 1e-9) + 1)
+        for digits in (self.finest, COARSE, (1, 3), (1,)):
+            steps = (float(f"{digit}e{power}") for power in powers for digit in digits)
+            ticks = [step for step in steps if vmin * (1 - 1e-9) <= step <= vmax * (1 + 1e-9)]
+            if len(ticks) <= self.most:
+                return ticks
+        return ticks[:: math.ceil(len(ticks) / self.most)]
+
+
+def log_ticks(axis: Any, most: int = 7, finest: Sequence[float] = COARSE) -> None:
+    """Mark a logarithmic axis by `LogTicks` alone."""
+    axis.set_major_locator(LogTicks(most, finest))
+    axis.set_minor_locator(NullLocator())

@@ -1,11 +1,13 @@
 """What a search states about its choice: its distance to the best, a fresh run, and who makes the runs."""
 
+import dataclasses
 import importlib
 import multiprocessing
 import os
 import signal
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 import batchsim as bs
@@ -78,6 +80,19 @@ def test_the_picture_of_a_search_has_the_settings_the_objective_and_the_fresh_ru
     assert {"recommended", "objective: 50", "does not clearly fail"} <= names
     rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
     assert sum(len(line.get_xdata()) for line in rings) == len(found.ties)
+
+
+def test_an_interval_beyond_the_edge_of_a_search_s_picture_is_not_drawn_below_it(found):
+    columns = ["p99_ms", "p99_ms_low", "p99_ms_high"]
+    frame = found.candidates.copy()
+    frame.loc[frame["p99_ms"].idxmax(), columns] = [4000.0, 3000.0, 5000.0]
+    (ax,) = bs.plot(dataclasses.replace(found, candidates=frame)).axes
+    edge = ax.get_ylim()[1]
+    assert edge < 3000
+    drawn = [tuple(path.vertices[:, 1].tolist()) for lines in ax.collections for path in lines.get_paths()]
+    ends = np.minimum(frame[columns[1:]].to_numpy()[frame["requests"] > 0], edge)
+    assert (edge, edge) in drawn
+    assert {tuple(each) for each in ends.tolist() if np.isfinite(each).all()} <= {*drawn}
 
 
 # The fresh run.

@@ -16,7 +16,8 @@ def test_a_logarithmic_scale_holds_its_numbers_and_ends_on_a_tick(low, ratio):
     assert end >= low * ratio * (1 - 1e-9)
     assert begin < end
     axis = Figure().add_subplot().yaxis
-    log_ticks(axis, begin, end)
+    axis.axes.set(yscale="log", ylim=(begin, end))
+    log_ticks(axis)
     assert 1 <= len(axis.get_majorticklocs()) <= 7
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchsim.study.capacity import Capacity
     from batchsim.study.recommendation import Recommendation
 
-AT_THE_TOP = 0.96  # of the height: where crosses are
+ABOVE = 1.03  # of the height: where crosses are
 LABELLED = 8  # the most points of a frontier with their settings as labels
 STYLES = (
     (BLUE, "-", "o"), (VERMILION, "--", "s"), (GREEN, "-.", "^"), (PURPLE, ":", "D"),
@@ -97,26 +97,21 @@ def frontier(
             star: dict[str, Any] = {"markersize": 17, "color": ORANGE, "label": answer}
             ax.plot(best[x], best[value], "*", **star, **ON_TOP)
         ax.margins(x=0.1)
-        _finish(ax, x, value, title, answer, [*others[value], *front[value]], objective)
+        _finish(ax, x, value, title, answer, objective)
     return drawn_on
 
 
 def _finish(
-    ax: Axes, x: str, value: str, title: str, answer: str, drawn: list[float],
-    objective: float | None, highest: float | None = None,
-) -> None:  # fmt: skip
+    ax: Axes, x: str, value: str, title: str, answer: str, objective: float | None, pad_pt: float = 6
+) -> None:
     """Give axes their scale, which holds what is drawn and the objective, and name what they show."""
     if objective is not None:
-        name = f"objective: {objective:g}"
-        ax.axhline(objective, color=VERMILION, linewidth=1.4, label=name)
-        drawn = [*drawn, objective]
-    figures.scale(ax, drawn)
-    if highest is not None and drawn:
-        figures.room_above(ax, max(*drawn, highest))
+        ax.axhline(objective, color=VERMILION, linewidth=1.4, label=f"objective: {objective:g}")
+    figures.scale(ax)
     ax.set(xlabel=heading(x), ylabel=heading(value))
     if isinstance(ax.xaxis.get_major_formatter(), ScalarFormatter):  # of numbers, not of names
         ax.xaxis.set_major_formatter("{x:,g}")
-    ax.set_title(title)
+    ax.set_title(title, pad=pad_pt)
     figures.name_lines(ax, answer)
 
 
@@ -128,7 +123,7 @@ def capacity_curves(
     """Return a picture of a metric along one knob, such as the rate: a line for each of {label: frame}.
 
     A frame is what `sweep` returned, or `Capacity.to_frame()`, with one row for each value of `x`. Bands are
-    95 % intervals. Points without a steady state have no number: they are crosses at the top. Diamonds mark
+    95 % intervals. Points without a steady state have no number: crosses above the axes. Diamonds mark
     where a line crosses the objective, interpolated between two points; for a `Capacity` itself they mark its
     `rate_per_s`, and its line shows the runs of full length. By default `value` is the p99 of all requests,
     where a lost request counts as infinitely late. Points of another latency are hollow if requests are lost,
@@ -161,8 +156,6 @@ def capacity_curves(
     numeric = all(isinstance(level, (int, float)) and math.isfinite(level) for level in levels)
     with figures.axes(ax) as (ax, drawn_on):
         reach: dict[str, float] = {}  # up to where each line keeps the objective
-        drawn: list[float] = []  # the numbers of all lines, and the upper ends of their bands
-        bands: list[float] = []
         losing = any(np.isposinf(frame[value].to_numpy(float)).any() for frame in named.values())
         lost = ", or too many requests lost" if losing else ""
         notes = {
@@ -176,37 +169,29 @@ def capacity_curves(
             there = _feasible(frame, value)
             at, numbers, label = place[there], frame[value].to_numpy(float)[there], name or heading(value)
             partial = figures.of_served_alone(frame, value)[there]
+            ends, words = [], ""  # where the objective is kept no more
             if name in capacities and x == "rate_per_s":
-                capacity = capacities[name]
-                edges = [capacity.rate_per_s] if capacity.rate_per_s > 0 else []
-                label += f"\ncapacity {' to '.join(number(edge, 4) for edge in edges)}/s" if edges else ""
-                reach[label] = max(edges, default=0.0)
-                ax.plot(edges, np.interp(edges, at, numbers), "D", color=colour, **ON_TOP)
-            elif (
-                numeric
-                and objective is not None
-                and (crossings := _crossings(at, numbers, objective, partial))
-            ):
-                label += f"\n{objective:g} at {', '.join(number(crossing, 4) for crossing in crossings)}"
-                reach[label] = max(crossings)
-                ax.plot(crossings, np.full(len(crossings), objective), "D", color=colour, **ON_TOP)
+                ends, words = [rate for rate in (capacities[name].rate_per_s,) if rate > 0], "capacity {}/s"
+            elif numeric and objective is not None:
+                ends, words = _crossings(at, numbers, objective, partial), f"{objective:g} at {{}}"
+            if ends:
+                label += "\n" + words.format(", ".join(number(end, 4) for end in ends))
+                reach[label] = max(ends)
+                ax.plot(ends, np.interp(ends, at, numbers), "D", color=colour, **ON_TOP)
             ax.plot(at, numbers, style, marker=marker, markersize=4, color=colour, label=label)
-            drawn += numbers.tolist()
             if partial.any():
                 note = HOLLOW | {"label": notes.pop("o", ""), "color": colour, "marker": marker}
                 ax.plot(at[partial], numbers[partial], linestyle="none", markersize=4, **note)
             if (band := _band(frame[there], value)) is not None:
                 ax.fill_between(at, *band, color=colour, alpha=0.18, linewidth=0)
-                bands += band[1][np.isfinite(band[1])].tolist()
-            if (top := np.full(place[~there].size, AT_THE_TOP)).size:
-                note = {"label": notes.pop("x", ""), "transform": ax.get_xaxis_transform()}
-                ax.plot(place[~there], top, "x", color=colour, **note)
-        crosses = "x" not in notes
+            if not there.all():
+                note = {"label": notes.pop("x", ""), "transform": ax.get_xaxis_transform(), "clip_on": False}
+                ax.plot(place[~there], np.full(np.sum(~there), ABOVE), "x", mew=1, color=colour, **note)
         if not numeric:
             ax.set_xticks(range(len(levels)), figures.texts(levels))
-        highest = max(bands, default=-math.inf) if crosses else None
         answer = max(reach, key=lambda label: reach[label]) if len(named) > 1 and reach else ""
-        _finish(ax, x, value, f"{heading(value)} by {heading(x)}", answer, drawn, objective, highest)
+        pad_pt = 6 if "x" in notes else 18  # crosses have room below the title
+        _finish(ax, x, value, f"{heading(value)} by {heading(x)}", answer, objective, pad_pt)
     return drawn_on
 
 
@@ -265,7 +250,6 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
         shown = [q for q in MARKED if q == 0 or (1 - q / 100) * reached >= 10]  # beyond, it is chance
         # On this logarithmic scale, each further nine of the percentile takes the same room.
         places = np.linspace(0, -np.log10(1 - shown[-1] / 100), 200)
-        drawn: list[float] = []
         lines: dict[Any, tuple[Group, np.ndarray]] = {}  # equal ones are one, with the names of all
         for group in comparison.groups:
             latencies = group.result.metrics.percentiles(100 * (1 - 10**-places))
@@ -275,14 +259,12 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
         for (colour, style, _), (group, latencies) in zip(cycle(STYLES), lines.values(), strict=False):
             if group.stable:
                 ax.plot(places, latencies, style, color=colour, label=_wrapped(group))
-                drawn += latencies[[0, -1]].tolist()
             else:
                 top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "label": _wrapped(group)}
                 ax.plot(places[-1], 1, linestyle="none", color=colour, **top)
-        figures.scale(ax, drawn)
-        if not drawn:
+        figures.scale(ax)
+        if not any(group.stable for group in comparison.groups):
             ax.set_yticks([])
-        figures.room_above(ax, max(drawn, default=1.0))
         marks = [-np.log10(1 - q / 100) for q in shown]
         ax.set_xticks(marks, ["best", *(f"p{q:g}" for q in shown[1:])])
         ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
@@ -292,7 +274,8 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
 
 
 SPREAD = 0.4  # of the distance between columns, on either side: settings stand side by side
-MOST = 6.0  # times the lowest latency: slower settings stand at the upper edge
+MOST = 6.0  # times the lowest latency: slower settings stand at the top
+HEAD = 1.1  # height of the axes, in tops
 
 
 def search(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
@@ -317,32 +300,29 @@ def search(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
             rows = rows.sort_values(key)
             places = len(labels) + 1 + np.linspace(-SPREAD, SPREAD, len(rows)) * (len(rows) > 1)
             values_ms = np.minimum(rows[key].to_numpy(), top)
-            ends_ms = np.abs(rows[[f"{key}_low", f"{key}_high"]].to_numpy().T - values_ms)
-            fails = (rows["outcome"] == "fails").to_numpy()
+            fails, tied = ((rows["outcome"] == outcome).to_numpy() for outcome in ("fails", "tied"))
             for these, colour, label in ((fails, GREY, "fails"), (~fails, BLUE, "does not clearly fail")):
-                known = np.nan_to_num(ends_ms[:, these], nan=0)
-                bars: dict[str, Any] = {"fmt": "o", "ms": 4, "lw": 1, "color": colour}
-                bars |= {"label": label} if these.any() and not labels else {}
-                ax.errorbar(places[these], values_ms[these], known, **bars)
-            tied = (rows["outcome"] == "tied").to_numpy()
-            ring = "tied with the recommended" if tied.any() else None
-            ax.plot(places[tied], values_ms[tied], "o", ms=9, mfc="none", mec=BLACK, label=ring)
+                ends_ms = rows[these][[f"{key}_low", f"{key}_high"]].to_numpy().T
+                ax.vlines(places[these], *np.minimum(ends_ms, HEAD * top), color=colour, lw=1)
+                label *= bool(these.any())
+                ax.plot(places[these], values_ms[these], "o", ms=4, color=colour, label=label)
+            label = "tied with the recommended" * bool(tied.any())
+            ax.plot(places[tied], values_ms[tied], "o", ms=9, mfc="none", mec=BLACK, label=label)
             mine = chosen[rows.index].to_numpy()
             path += [*zip(places[mine], values_ms[mine], strict=True)]
             labels.append(f"{counted(len(rows), 'setting')},\nruns of {requests:,}")
         path.append((len(labels) + 1, found.result.metrics.number(key)))
-        value, low, high = found.expected[key] if key in found.expected else (path[-1][1], math.nan, math.nan)
-        star: dict[str, Any] = {"fmt": "*", "ms": 16, "mec": BLACK, "color": ORANGE, "zorder": 5}
-        ends = [[0.0], [0.0]] if math.isnan(low) else [[value - low], [high - value]]
+        _, *ends = found.expected.get(key, (math.nan,) * 3)
+        ax.vlines(path[-1][0], *np.minimum(ends, HEAD * top), color=ORANGE, lw=1)
         ax.plot(*np.array(path).T, ":", color=ORANGE, lw=1.2, zorder=1)
         name = "recommended" if found.met else "best so far" if found.provisional else "nearest"
-        ax.errorbar([path[-1][0]], [path[-1][1]], ends, label=name, **star)
+        ax.plot(*path[-1], "*", ms=16, color=ORANGE, label=name, **ON_TOP)
         last = "last run" if found.provisional else "full run, fresh seed"
         labels.append(f"{last},\n{found.result.arrival_s.size:,} requests")
         if math.isfinite(limit_ms) and limit_ms <= top:
             ax.axhline(limit_ms, color=VERMILION, lw=1.4, label=f"objective: {limit_ms:g}")
         ax.set_xticks(range(1, len(labels) + 1), labels)
-        ax.set(ylabel=heading(key), xlim=(0.5, len(labels) + 0.5), ylim=(0, 1.1 * top))
+        ax.set(ylabel=heading(key), xlim=(0.5, len(labels) + 0.5), ylim=(0, HEAD * top))
         ax.set_title("The search among the settings")
         figures.show_legend(ax, ax.get_legend_handles_labels()[0])
     return drawn_on

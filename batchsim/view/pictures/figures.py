@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +10,11 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
-from matplotlib.ticker import LogFormatter
 
 from batchsim import _check, _format
 from batchsim.view.pictures.picture import Picture, is_light, styled
 from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart, below, leave
+from batchsim.view.scales import FINE, log_ticks
 from batchsim.view.theme import COMPONENTS, LIGHT
 
 if TYPE_CHECKING:
@@ -23,30 +23,28 @@ if TYPE_CHECKING:
 FONT, SMALL, LINE = 11, 9, 1.3  # points
 SIZE, DPI = (7.6, 5.2), 100  # inches, and pixels in one
 STYLE: dict[str, Any] = LIGHT.rc(FONT, LINE) | {"figure.dpi": 80}
-ROOM = 0.1  # part of the height for marks at the upper edge
 WIDE = 20  # largest over smallest number: beyond, a scale is logarithmic
 
 
 @contextmanager
-def axes(ax: Axes | None) -> Iterator[tuple[Axes, Picture | Axes]]:
-    """Yield axes to draw into, and what to return: the caller's axes twice, or new ones and their picture."""
-    if ax is not None:
-        _check.instance("ax", ax, Axes, "matplotlib Axes")
-        yield ax, ax
-    else:
-        with styled(LIGHT, SMALL, LINE):
-            picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
-            ax = picture.add_subplot()
-            yield ax, picture
-    leave(ax)
-
-
-def panels(count: int, **options: Any) -> Picture:
-    """Return a new picture with axes one below the other; `options` are those of `subplots`."""
+def panels(count: int, **options: Any) -> Iterator[Picture]:
+    """Yield a new picture with axes one below the other; `options` are those of `subplots`."""
     with styled(LIGHT, SMALL, LINE):
         picture = Picture(figsize=SIZE, dpi=DPI, layout="constrained")
         picture.subplots(count, 1, **options)
-    return picture
+        yield picture
+
+
+@contextmanager
+def axes(ax: Axes | None) -> Iterator[tuple[Axes, Any]]:
+    """Yield axes to draw into, and what to return: the caller's axes twice, or new ones and their picture."""
+    if ax is not None:
+        _check.instance("ax", ax, Axes, "matplotlib Axes")
+    with panels(1) if ax is None else nullcontext(ax) as found:
+        drawn_on: Any = found
+        ax = drawn_on.axes[0] if ax is None else ax
+        yield ax, drawn_on
+    leave(ax)
 
 
 def check_columns(frame: Any, *names: str) -> None:
@@ -91,40 +89,26 @@ def texts(values: Iterable[Any]) -> list[str]:
     return [f"{value:g}" if isinstance(value, (int, float)) else str(value) for value in values]
 
 
-def is_wide(numbers: Sequence[float]) -> bool:
+def is_wide(numbers: Any, wide: float = WIDE) -> bool:
     """Return whether numbers need a logarithmic scale."""
-    return bool(len(numbers)) and 0 < min(numbers) < max(numbers) / WIDE
+    return bool(0 < np.min(numbers) < np.max(numbers) / wide < math.inf)
 
 
-def plain_log(axis: Any) -> None:
-    """Write the numbers of a logarithmic axis as 1000 instead of a power of ten."""
-    axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
-    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(3, 1)))
-
-
-def scale(ax: Axes, numbers: Iterable[float]) -> None:
-    """Give axes a linear or a logarithmic scale for the numbers."""
-    if is_wide([float(number) for number in numbers if math.isfinite(number)]):
+def scale(ax: Axes, wide: float = WIDE) -> None:
+    """Give axes a linear or a logarithmic scale for what is drawn."""
+    if is_wide(ax.dataLim.intervaly, wide):
         ax.set_yscale("log")
-        plain_log(ax.yaxis)
+        log_ticks(ax.yaxis, finest=FINE)
     elif ax.get_yscale() == "linear":
         ax.set_ylim(bottom=0)
-
-
-def room_above(ax: Axes, highest: float) -> None:
-    """Raise the upper limit of axes so that a tenth of the height is above a number."""
-    scale = ax.yaxis.get_transform()
-    low, high = scale.transform(np.array([ax.get_ylim()[0], highest]))
-    if high > low:
-        top = low + (high - low) / (1 - ROOM)
-        ax.set_ylim(top=max(ax.get_ylim()[1], float(scale.inverted().transform(np.array([top]))[0])))
+    ax.yaxis.set_major_formatter("{x:,g}")
 
 
 def show_legend(ax: Axes, handles: Sequence[Any]) -> None:
-    """Put a legend below axes, in as many columns as the width allows."""
-    if handles:
-        widest = max(len(line) for each in handles for line in str(each.get_label()).splitlines())
-        below(ax, handles, widest, frameon=False)
+    """Put a legend below axes, each name once, in as many columns as the width allows."""
+    if named := {str(each.get_label()): each for each in handles}:
+        widest = max(len(line) for name in named for line in name.splitlines())
+        below(ax, [*named.values()], widest, frameon=False)
 
 
 FAINT = 0.598  # the brightness from which letters are faint on white
@@ -139,45 +123,32 @@ def name_lines(ax: Axes, answer: str = "") -> None:
     """Write the name of each line at its end, in its colour; `answer` is the one to highlight."""
     ax.figure.figure.draw_without_rendering()  # the whole, also of axes in a part: now scales are known
     ends: tuple[list[Any], list[Any]] = [], []  # of lines that end before the edge, and at it
-    for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-        if isinstance(handle, Line2D) and not np.isfinite(np.asarray(handle.get_ydata(), dtype=float)).any():
+    drawn: list[Any] = ax.get_legend_handles_labels()[0]
+    for handle in drawn:
+        name, is_line = handle.get_label(), isinstance(handle, Line2D)
+        points = handle.get_transform().transform(handle.get_path().vertices)
+        points = ax.transAxes.inverted().transform(points[np.isfinite(points).all(axis=1)])
+        if not len(points):
             continue  # there is nothing to name
-        if name == answer and isinstance(handle, Line2D):
+        if name == answer and is_line:
             handle.set(linewidth=1.7 * handle.get_linewidth(), zorder=4)
-        x, y = _end(ax, handle)
-        style: dict[str, Any] = {"color": _colour(handle), "weight": "bold" if name == answer else "normal"}
-        if math.isnan(y):  # a vertical line or area
-            top = ax.get_xaxis_transform()
-            ax.annotate(name, (x, 1), (4, -4), **FROM_DATA | {"xycoords": top}, va="top", **style)
+        x, y = points[points[:, 0].argmax()].tolist()
+        # A grey for areas, and where letters of the line's colour would be faint.
+        faint = not is_line or is_light(handle.get_color(), FAINT)
+        style: dict[str, Any] = {"color": LIGHT.soft if faint else handle.get_color()}
+        style["weight"] = "bold" if name == answer else "normal"
+        if not is_line or (len(points) > 1 and not np.ptp(points[:, 0])):  # upright
+            ax.annotate(name, (x, 1), (4, -4), **FROM_AXES, va="top", **style)
         else:
-            size = handle.get_markersize() if x < FULL and isinstance(handle, Line2D) else 0
+            size = handle.get_markersize() if x < FULL else 0
             beside = max(7, size / 2 + 3)  # not over a large mark
-            ends[x >= FULL].append((style, name, x if x < FULL else 1, y, beside))
+            ends[x >= FULL].append((style, name, x if x < FULL else 1, min(max(y, 0), 1), beside))
     height = ax.get_window_extent().height
     for group in ends:
         lines = max((name.count("\n") + 1 for _, name, *_ in group), default=1)
         places = apart([y * height for *_, y, _ in group], APART * FONT * lines, 0, height)
         for (style, name, x, _, beside), place in zip(group, places, strict=True):
             ax.annotate(name, (x, place / height), (beside, 0), **FROM_AXES, va="center", **style)
-
-
-def _end(ax: Axes, handle: Any) -> tuple[float, float]:
-    """Return where a line ends, as a fraction of the axes; of a vertical one its x in data, and NaN."""
-    if not isinstance(handle, Line2D):
-        return float(np.max(handle.get_window_extent().transformed(ax.transData.inverted()).x1)), math.nan
-    points = np.column_stack([np.asarray(values, dtype=float) for values in handle.get_data()])
-    points = points[np.isfinite(points).all(axis=1)]
-    if handle.get_transform() == ax.get_xaxis_transform() and handle.get_linestyle() != "None":
-        return float(points[0, 0]), math.nan
-    last = handle.get_transform().transform(points[np.argmax(points[:, 0])])
-    x, y = ax.transAxes.inverted().transform(last)
-    return float(x), float(np.clip(y, 0, 1))
-
-
-def _colour(handle: Any) -> Any:
-    """Return a line's colour; a grey for areas, and where letters of the line's colour would be faint."""
-    colour = handle.get_color() if isinstance(handle, Line2D) else LIGHT.soft
-    return LIGHT.soft if is_light(colour, FAINT) else colour
 
 
 def draw_parts(ax: Axes, rows: Mapping[str, Mapping[str, float]], answer: str = "") -> None:

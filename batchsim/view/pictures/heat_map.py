@@ -195,7 +195,7 @@ class HeatMapView(View):
         if not logarithmic:
             bar.yaxis.set_major_locator(Ticks(5))
         elif limit_ms is None:
-            log_ticks(bar.yaxis, low, high, finest=FINE)
+            log_ticks(bar.yaxis, finest=FINE)
         else:
             bar.set_yticks([low, limit_ms, high])
         bar.minorticks_off()

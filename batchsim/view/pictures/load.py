@@ -156,10 +156,9 @@ class LoadPanels(View):
         low, high = (float(of(positive)) for of in (np.min, np.max)) if positive.size else (1.0, 100.0)
         steps = FINE if high < 10 * low else COARSE
         self.limits(ax, x, x=(0, right), y=nice_span(low, high, steps))
-        low, high = ax.get_ylim()
-        if self.changed(panel.label, (low, high, steps)):
-            log_ticks(ax.yaxis, low, high, 6 if self.large and len(self.panels) < 3 else 4, steps)
-        self.label(ax.yaxis, panel.label, high)
+        if self.changed(panel.label, steps):
+            log_ticks(ax.yaxis, 6 if self.large and len(self.panels) < 3 else 4, steps)
+        self.label(ax.yaxis, panel.label, ax.get_ylim()[1])
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
         curve = data.curve

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator
 
 from batchsim._format import number
 from batchsim.measured.fidelity import LEVEL, SHARES, Fidelity
@@ -16,6 +15,7 @@ from batchsim.result.metrics import heading
 from batchsim.study.calibration import Calibration
 from batchsim.view.pictures import figures
 from batchsim.view.pictures.picture import Picture
+from batchsim.view.pictures.view import Ticks
 from batchsim.view.theme import BLACK, BLUE, GREEN, VERMILION
 
 WIDTH = 0.12  # width of a size's samples, in powers of 2
@@ -43,36 +43,27 @@ def measured(measurement: Measurement) -> Picture:
     ... ))
     <Picture size 760x520 with 2 Axes>
     """
-    picture = figures.panels(2, sharex=True, height_ratios=[3, 2])
-    top, low = picture.axes
-    _show_samples(top, measurement)
-    _show_curve(top, measurement, throughput=False)
-    _show_curve(low, measurement, throughput=True)
-    knee, sizes = measurement.knee, [*measurement.batch_sizes]
-    unfitting = [size for size, _ in measurement.not_fitting]
-    for ax in (top, low):
-        ax.axvline(knee, zorder=0, label=f"knee: {knee:,}" + " or beyond" * (knee == max(sizes)), **KNEE)
-        for size in unfitting:
-            ax.axvline(size, zorder=0, label="does not fit in memory", **FULL)
-        low_end, high_end = ax.get_ylim()
-        if high_end > WIDE * max(low_end, 0):
-            ax.set_yscale("log")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high_end < 1000 * low_end else (1,)))
-            ax.yaxis.set_major_formatter(lambda value, _: number(value))
-            ax.minorticks_off()
-        else:
-            ax.set_ylim(bottom=0)
-    low.set_xscale("log", base=2)
-    marked = sizes + unfitting
-    if len(marked) > LABELLED:
-        marked = [2**power for power in range(math.ceil(math.log2(max(marked))) + 1)]
-    low.set_xticks(marked, figures.texts(marked))
-    low.set_xticks([], minor=True)
-    low.set(xlabel="batch size", ylabel="throughput (per s)")
-    top.set_ylabel("time of a batch (ms)")
-    top.set_title(f"Measured: {measurement.model} on {measurement.device}", fontsize="medium")
-    named = dict(zip(*top.get_legend_handles_labels()[::-1], strict=True))  # each name once
-    figures.show_legend(low, [*named.values()])
+    sizes, unfitting = measurement.batch_sizes, [size for size, _ in measurement.not_fitting]
+    knee = f"knee: {measurement.knee:,}" + " or beyond" * (measurement.knee == max(sizes))
+    with figures.panels(2, sharex=True, height_ratios=[3, 2]) as picture:
+        top, low = picture.axes
+        _show_samples(top, measurement)
+        for ax, is_rate in ((top, False), (low, True)):
+            _show_curve(ax, measurement, is_rate)
+            figures.scale(ax, WIDE)
+            ax.axvline(measurement.knee, zorder=0, label=knee, **KNEE)
+            for size in unfitting:
+                ax.axvline(size, zorder=0, label="does not fit in memory", **FULL)
+        low.set_xscale("log", base=2)
+        marked = [*sizes, *unfitting]
+        if len(marked) > LABELLED:
+            marked = [2**power for power in range(math.ceil(math.log2(max(marked))) + 1)]
+        low.set_xticks(marked, figures.texts(marked))
+        low.minorticks_off()
+        low.set(xlabel="batch size", ylabel="throughput (per s)")
+        top.set_ylabel("time of a batch (ms)")
+        top.set_title(f"Measured: {measurement.model} on {measurement.device}")
+        figures.show_legend(low, top.get_legend_handles_labels()[0])
     return picture
 
 
@@ -81,27 +72,25 @@ def _show_samples(ax: Axes, measurement: Measurement) -> None:
     rows = dict(zip(measurement.batch_sizes, measurement.samples_ms, strict=True))
     at = [size * 2 ** (WIDTH * (np.linspace(0, 1, len(row)) - 0.5)) for size, row in rows.items()]
     quiet = np.concatenate([measurement.quiet[size] for size in rows])
-    samples = np.concatenate(at), np.concatenate([*rows.values()])
+    samples = np.array([np.concatenate(at), np.concatenate([*rows.values()])])
     alpha = min(max(20 * len(rows) / quiet.size, 0.1), 0.6)
-    ax.plot(*(each[quiet] for each in samples), **QUIET, alpha=alpha, label="samples")
+    ax.plot(*samples[:, quiet], **QUIET, alpha=alpha, label="samples")
     if not quiet.all():
-        ax.plot(*(each[~quiet] for each in samples), **DISTURBED, alpha=0.6, label="disturbed samples")
+        ax.plot(*samples[:, ~quiet], **DISTURBED, alpha=0.6, label="disturbed samples")
 
 
-def _show_curve(ax: Axes, measurement: Measurement, throughput: bool) -> None:
+def _show_curve(ax: Axes, measurement: Measurement, is_rate: bool) -> None:
     """Draw the medians, their intervals and the roofline as times or as throughputs."""
     sizes = np.array(sorted(measurement.batch_sizes))
     doubtful = np.isin(sizes, [note.batch_size for note in measurement.notes])
 
-    def shown(times_ms: Mapping[int, float]) -> np.ndarray:
-        times = np.array([times_ms[size] for size in sizes.tolist()])
-        return 1000 * sizes / times if throughput else times
+    def shown(times_ms: Mapping[int, Any]) -> np.ndarray:
+        times = np.array([times_ms[size] for size in sizes.tolist()]).T
+        return 1000 * sizes / times if is_rate else times
 
-    medians = shown(measurement.median_ms)
-    ends = [shown({size: ends[at] for size, ends in measurement.interval_ms.items()}) for at in (0, 1)]
+    medians, (low, high) = shown(measurement.median_ms), shown(measurement.interval_ms)
     ax.plot(sizes, medians, zorder=2, label="median of the quiet samples", **CURVE)
-    known = np.isfinite(ends[0])
-    ax.vlines(sizes[known], *(end[known] for end in ends), color=BLACK, linewidth=1.5, zorder=3)
+    ax.vlines(sizes, low, high, color=BLACK, linewidth=1.5, zorder=3)
     if doubtful.any():
         ax.plot(sizes[doubtful], medians[doubtful], zorder=4, label="doubtful: see the notes", **DOUBTFUL)
     if measurement.bound_ms:
@@ -126,17 +115,16 @@ def calibrated(calibration: Calibration) -> Picture:
     shown = [panel for panel in PANELS if frame[panel[0]].notna().any()]
     shown = [panel for panel in shown if len(shown) < len(PANELS) or panel[0] != "latency_ms"]
     places, fits = np.arange(len(frame)), frame["fitted"].to_numpy(bool)
-    picture = figures.panels(len(shown), sharex=True)
-    for ax, (name, label) in zip(picture.axes, shown, strict=True):
-        measured_values, simulated = (frame[each].to_numpy(float) for each in (name, f"{name}_simulated"))
-        ax.plot(places, simulated, **CURVE | {"marker": "x"}, label="simulated")
-        ax.plot(places[fits], measured_values[fits], **FITTED, label="measured, fitted")
-        ax.plot(places[~fits], measured_values[~fits], **HELD_OUT, label="measured, held out")
-        ax.set_ylabel(label)
-        figures.scale(ax, measured_values)
-    ax.set_xticks(places, frame["load"])
-    ax.set_xlabel("load of the stage")
-    figures.show_legend(ax, ax.get_legend_handles_labels()[0])
+    with figures.panels(len(shown), sharex=True) as picture:
+        for ax, (name, label) in zip(picture.axes, shown, strict=True):
+            ax.plot(places, frame[f"{name}_simulated"], **CURVE | {"marker": "x"}, label="simulated")
+            for these, style, kind in ((fits, FITTED, "fitted"), (~fits, HELD_OUT, "held out")):
+                ax.plot(places[these], frame[name][these], **style, label=f"measured, {kind}")
+            ax.set_ylabel(label)
+            figures.scale(ax)
+        ax.set_xticks(places, frame["load"])
+        ax.set_xlabel("load of the stage")
+        figures.show_legend(ax, ax.get_legend_handles_labels()[0])
     return picture
 
 
@@ -158,41 +146,39 @@ def overlay(compared: Fidelity) -> Picture:
     >>> overlay(compare_with_simulation(scenario, model, 50, limit_s=0.2, progress=False))
     <Picture size 760x520 with 2 Axes>
     """
-    picture, repeats = figures.panels(2, height_ratios=(3, 2)), compared.repeats
-    latency, batches = picture.axes
-    low_ms, high_ms = np.quantile(repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    band: dict[str, Any] = {"color": BLUE, "alpha": 0.2, "linewidth": 0}
-    band["label"] = f"{100 * LEVEL:.0f} of 100 simulated repeats"
-    latency.fill_betweenx(SHARES, low_ms, high_ms, **band)
-    both = {
-        "replayed": (compared.replayed.metrics.percentiles(SHARES), compared.replayed.percentile(99)),
-        "simulated": (np.median(repeats.latency_ms, axis=0), compared.predicted("p99_ms")),
-    }
-    results = compared.replayed, compared.simulated
-    for (name, (at_ms, p99_ms)), result, colour, style, side in zip(
-        both.items(), results, (VERMILION, BLUE), ("-", "--"), (-BAR_WIDTH / 2, BAR_WIDTH / 2), strict=True
-    ):
-        latency.plot(at_ms, SHARES, style, color=colour, label=f"{name} (dot: p99)")
-        latency.plot(p99_ms, 99, "o", color=colour, markeredgecolor=BLACK, zorder=5)
-        sizes, counts = np.unique(result.batches.batch_size, return_counts=True)
-        percent = 100 * counts / counts.sum()
-        batches.bar(sizes + side, percent, BAR_WIDTH, color=colour, hatch="//" if side > 0 else "", alpha=0.8)
-    # A band that ends far to the right would squeeze both lines to the left.
-    right_ms = min(high_ms[-1], FARTHEST * max(at_ms[-1] for at_ms, _ in both.values()))
-    right_ms = max(right_ms, *(at_ms[-1] for at_ms, _ in both.values()))
-    latency.set(xlabel="latency (ms)", ylabel="% of requests within", ylim=(0, 102))
-    latency.set_xlim(0, 1.03 * right_ms)
-    batches.set(xlabel="batch size (requests)", ylabel="% of batches")
-    batches.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
-    difference = ", ".join(
-        f"{heading(key).partition(' (')[0]} {100 * compared.difference(key):+.1f} %"
-        + ("" if compared.inside(key) else " (outside)")
-        for key in ("mean_latency_ms", "p99_ms", "mean_batch_size")
-    )
-    lines = [f"A real run and its simulation, {compared.measurement.model}", f"simulated: {difference}"]
-    if compared.disturbed:
-        verdict = f"DISTURBED, no verdict: {compared.disturbed}"
-        lines.append(textwrap.shorten(verdict, 100, placeholder=" …"))
-    latency.set_title("\n".join(textwrap.fill(line, TITLE) for line in lines), fontsize="medium")
-    figures.show_legend(batches, latency.get_legend_handles_labels()[0])
+    low_ms, high_ms = np.quantile(compared.repeats.latency_ms, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    runs = (  # from the left: names, latencies, p99, results, colours and dashes
+        ("replayed", compared.replayed.metrics.percentiles(SHARES), compared.replayed.percentile(99),
+         compared.replayed, VERMILION, "-"),
+        ("simulated", np.median(compared.repeats.latency_ms, axis=0), compared.predicted("p99_ms"),
+         compared.simulated, BLUE, "--"),
+    )  # fmt: skip
+    with figures.panels(2, height_ratios=(3, 2)) as picture:
+        latency, batches = picture.axes
+        band = f"{100 * LEVEL:.0f} of 100 simulated repeats"
+        latency.fill_betweenx(SHARES, low_ms, high_ms, color=BLUE, alpha=0.2, linewidth=0, label=band)
+        for side, (name, at_ms, p99_ms, result, colour, style) in zip((-0.5, 0.5), runs, strict=True):
+            latency.plot(at_ms, SHARES, style, color=colour, label=f"{name} (dot: p99)")
+            latency.plot(p99_ms, 99, "o", color=colour, markeredgecolor=BLACK, zorder=5)
+            sizes, counts = np.unique(result.batches.batch_size, return_counts=True)
+            bars = sizes + side * BAR_WIDTH, 100 * counts / counts.sum(), BAR_WIDTH
+            batches.bar(*bars, color=colour, hatch="//" if side > 0 else "", alpha=0.8)
+        # A band that ends far to the right would squeeze both lines to the left.
+        last_ms = max(float(at_ms[-1]) for _, at_ms, *_ in runs)
+        right_ms = max(min(high_ms[-1], FARTHEST * last_ms), last_ms)
+        latency.set(xlabel="latency (ms)", ylabel="% of requests within", ylim=(0, 102))
+        latency.set_xlim(0, 1.03 * right_ms)
+        batches.set(xlabel="batch size (requests)", ylabel="% of batches")
+        batches.xaxis.set_major_locator(Ticks(9, integer=True))
+        difference = ", ".join(
+            f"{heading(key).partition(' (')[0]} {100 * compared.difference(key):+.1f} %"
+            + " (outside)" * (not compared.inside(key))
+            for key in ("mean_latency_ms", "p99_ms", "mean_batch_size")
+        )
+        lines = [f"A real run and its simulation, {compared.measurement.model}", f"simulated: {difference}"]
+        if compared.disturbed:
+            verdict = f"DISTURBED, no verdict: {compared.disturbed}"
+            lines.append(textwrap.shorten(verdict, 100, placeholder=" …"))
+        latency.set_title("\n".join(textwrap.fill(line, TITLE) for line in lines), weight="normal")
+        figures.show_legend(batches, latency.get_legend_handles_labels()[0])
     return picture

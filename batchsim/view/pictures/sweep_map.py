@@ -8,13 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch, Rectangle
+from matplotlib.patches import PathPatch, Rectangle
 
 from batchsim._format import fixed
 from batchsim.result.metrics import better, heading
 from batchsim.view.pictures import figures
-from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white
+from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white, squares
 from batchsim.view.pictures.picture import Picture, is_light
+from batchsim.view.scales import FINE, log_ticks
 from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def heat_map(
             bar = ax.figure.colorbar(colours, ax=ax, label=heading(value), extend=extend)
             bar.outline.set_visible(False)
             if isinstance(norm, LogNorm):
-                figures.plain_log(bar.ax.yaxis)
+                log_ticks(bar.ax.yaxis, finest=FINE)
+            bar.ax.yaxis.set_major_formatter("{x:,g}")
             within, higher = np.zeros(numbers.shape, dtype=bool), better(value) == "higher"
             if objective is not None:
                 within = rated >= objective if higher else rated <= objective  # NaN is neither
@@ -108,9 +110,8 @@ def heat_map(
         lost = PARTIAL | {"label": f"some requests are lost: {heading(value)} of the others"}
         refused = ~np.isfinite(numbers) & ~unstable & ~losing
         for hatched, style in ((unstable, UNSTABLE), (losing, LOSING), (refused, REFUSED), (partial, lost)):
-            for row, column in np.argwhere(hatched):
-                ax.add_patch(Rectangle((column, row), 1, 1, **style))
-            handles += [Patch(**style)] if hatched.any() else []
+            if hatched.any():
+                handles.append(ax.add_patch(PathPatch(squares(hatched), **style)))
         if today is not None and today[0] in columns and today[1] in rows:
             corner = columns.index(today[0]), rows.index(today[1])
             handles.append(ax.add_patch(Rectangle(corner, 1, 1, zorder=4, **TODAY)))
@@ -133,7 +134,7 @@ def _colours(finite: np.ndarray, value: str, objective: float | None) -> tuple[N
     if better(value) == "higher":
         colours = colours.reversed()
     if objective is None:
-        return (LogNorm if figures.is_wide(finite.tolist()) else Normalize)(low, high), colours
+        return (LogNorm if figures.is_wide(finite) else Normalize)(low, high), colours
     if value.endswith("_ms") and objective > 0:
         return LogNorm(*ends(finite, objective), clip=True), colours
     far = max(abs(low - objective), abs(high - objective)) or 1.0

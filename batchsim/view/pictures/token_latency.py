@@ -62,17 +62,16 @@ class TokenLatencyView(GrowingView):
             self.ax.set_xscale("log")
         top = 100 / (1 - ABOVE * self.em_px / self.ax.bbox.height)
         self.limits(self.ax, "times", x=(low_ms, high_ms), y=(0, top))
-        span = self.ax.get_xlim()
         self.label(self.ax.xaxis, "time")
         self.label(self.ax.yaxis, "requests within this time" if self.large else "requests", form="{x:g}%")
-        if self.changed("span", span):
-            room = self.ax.bbox.width / (5 * self.em_px)  # their units make texts wide
-            log_ticks(self.ax.xaxis, *span, most=max(min(7 if self.large else 4, int(room)), 2))
+        room = int(self.ax.bbox.width / (5 * self.em_px))  # their units make texts wide
+        if self.changed("room", room):
+            log_ticks(self.ax.xaxis, max(min(7 if self.large else 4, room), 2))
             self.ax.xaxis.set_major_formatter(lambda ms, _: typed_duration(ms))
 
     def _show_queue(self, data: ViewData, other: ViewData | None) -> None:
         if self.changed("scale", "linear"):
-            self.known.pop("span", None)
+            self.known.pop("room", None)
             self.ax.set_xscale("linear")
             self.ax.xaxis.set_major_locator(Ticks(5))
         super()._show_queue(data, other)
