@@ -13,6 +13,7 @@ from batchsim.measured.measurement import Measurement
 from batchsim.result import Result
 from batchsim.servers.comparison import ServerComparison
 from batchsim.study.calibration import Calibration
+from batchsim.view.pictures.curves import search, server_curves
 from batchsim.view.pictures.data import ViewData, parts_shown
 from batchsim.view.pictures.headline import as_line
 from batchsim.view.pictures.measured import calibrated, measured, overlay
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 WIDTH, ROW, DPI = 10.0, 3.2, 100  # inches, and pixels in one
 SINGLE = 7.6, 4.4  # inches
 FONT, LINE = 8.6, 1.15  # points
+OTHERS: dict[type, Any] = {
+    ServerComparison: server_curves, Measurement: measured, Calibration: calibrated, Fidelity: overlay,
+}  # fmt: skip
 
 
 def run_picture(result: Result, theory: bool) -> Picture:
@@ -161,19 +165,12 @@ def _draw(view_class: type[View], ax: Axes, data: ViewData) -> str:
 
 def _other_picture(result: Any, theory: bool, ax: Axes | None) -> Picture | Axes:
     """Return the figure of what is not a Result."""
-    if isinstance(result, ServerComparison):
-        from batchsim.view.pictures.curves import server_curves  # and with it pandas
-
-        return server_curves(result, ax)
-    if not isinstance(result, Measurement | Calibration | Fidelity):
-        if not hasattr(result, "candidates"):
-            raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
-        from batchsim.view.pictures.curves import search
-
-        return search(result, ax)
-    for name, given in (("theory", theory), ("ax", ax)):
+    draw = next((draw for kind, draw in OTHERS.items() if isinstance(result, kind)), None)
+    if draw is None and not hasattr(result, "candidates"):
+        raise TypeError(f"result must be a Result or a Measurement, got {result!r}")
+    draw = draw or search
+    has_ax = draw in (search, server_curves)
+    for name, given in (("theory", theory), ("ax", not has_ax and ax)):
         if given:
             raise ValueError(f"{name} must be left out for a {type(result).__name__}, got {given!r}")
-    if isinstance(result, Calibration):
-        return calibrated(result)
-    return measured(result) if isinstance(result, Measurement) else overlay(result)
+    return draw(result, ax) if has_ax else draw(result)

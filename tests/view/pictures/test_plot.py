@@ -172,6 +172,8 @@ def test_a_run_without_columns_is_not_drawn_and_a_study_has_no_views(token_cases
         bs.plot(token_cases["short"].result, theory=True)
     with pytest.raises(ValueError, match="view must be None for a Recommendation, got 'latency'"):
         bs.plot(found, "latency")
+    with pytest.raises(ValueError, match="theory must be left out for a Recommendation, got True"):
+        bs.plot(found, theory=True)
     with pytest.raises(TypeError, match="result must be a Result or a Measurement, got 3"):
         bs.plot(3)
 
