@@ -22,11 +22,49 @@ def assert_says(words, *parts):
     assert at == sorted(at)
 
 
-def test_an_overloaded_setting_says_so_instead_of_a_p99(panel):
-    panel.controls["max_batch_size"].value = 1
-    words = panel.screen.alt
-    assert_says(words, "Overloaded", "1,000 requests", "190.48", "810 per second", "no steady state")
-    assert not re.search(r"p99 \d+(\.\d+)? ms", words.partition("settings")[0])
+GROWS = (
+    "Overloaded", "1,000 requests", "190.48", "810 per second", "no steady state",
+    "Batches hold 1 request on average",
+)  # fmt: skip
+NONE, FEW = ("settings", "none keeps up"), ("settings", "none serves 99 of 100")
+DRIFTS, NOBODY, TINY = "The run drifts", "No request of 300 is served", r"\de-\d|1 clients|e\+"
+LONG = 20_000
+
+
+@pytest.mark.parametrize(
+    ("link", "requests", "said", "unsaid"),
+    [
+        # An overload has no p99, a map of overloads no best setting, and a batch of one no plural.
+        ("max_batch_size=1", 300, GROWS, r"p99 \d+(\.\d+)? ms.*settings"),
+        ("rate_per_s=100000", 300, ("Overloaded: 100,000 requests", "97,538 per second", *NONE), TINY),
+        ("rule=at_least&rate_per_s=100000", 300, NONE, None),
+        ("objective_ms=0.001", 300, ("; none meet the objective",), None),
+        ("max_batch_size=32&rate_per_s=2461", 300, ("99.97% of the saturation rate",), None),  # of 2,461.5
+        # None, some and nearly all are served.
+        ("timeout_ms=0", 300, (NOBODY, *FEW), r"\bnan\b"),
+        ("timeout_ms=0.1&rate_per_s=100", 300, (NOBODY,), r"\bnan\b"),
+        ("timeout_ms=3&servers=2", 300, (NOBODY,), r"\bnan\b"),
+        ("queue_limit=1&rate_per_s=50000", 300, ("p99", "99.66% are lost"), NOBODY),  # 299 of 300
+        ("queue_limit=17", 300, ("p99", "0.67% are lost"), NOBODY),
+        ("queue_limit=1", 300, ("p99", "91.0% are lost", *FEW), NOBODY),
+        # Traffic that drifts.
+        ("workload=diurnal&period_s=100", LONG, (DRIFTS,), None),
+        ("workload=diurnal&period_s=100&objective_ms=none", LONG, (DRIFTS,), None),
+        ("workload=diurnal&period_s=100&peak_to_mean=1", LONG, (), DRIFTS),
+        ("workload=onoff", LONG, (), DRIFTS),
+        ("", LONG, (), DRIFTS),
+        # What differences of times leave is no waiting.
+        ("servers=2", 2000, (), TINY),
+        ("workload=constant", 2000, (), TINY),
+        ("workload=closed&clients=1", 2000, (), TINY),
+        ("workload=onoff&servers=2&burst_factor=1.05", 2000, (), TINY),
+        ("", 3000, ("The timeline shows", "4 batches from the middle of the run"), None),
+    ],
+)
+def test_the_words_tell_what_is_special_of_a_setting(link, requests, said, unsaid):
+    words = described(link, requests)
+    assert_says(words, *said)
+    assert unsaid is None or not re.search(unsaid, words)
 
 
 @pytest.mark.parametrize(
@@ -74,76 +112,11 @@ def test_theory_says_why_it_has_nothing_to_say_of_the_present_setting(start):
             assert answer.why in panel.screen.alt
 
 
-@pytest.mark.parametrize(
-    ("link", "reason"),
-    [
-        ("queue_limit=1", "none serves 99 of 100"),
-        ("timeout_ms=0", "none serves 99 of 100"),
-        ("rate_per_s=100000", "none keeps up"),
-        ("rule=at_least&rate_per_s=100000", "none keeps up"),
-    ],
-)
-def test_a_map_without_a_best_setting_says_why(link, reason):
-    assert_says(described(link), "settings", reason)
-
-
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ("max_batch_size=1", "Batches hold 1 request on average"),
-        ("objective_ms=0.001", "; none meet the objective"),
-        ("max_batch_size=32&rate_per_s=2461", "99.97% of the saturation rate"),  # of 2,461.5
-    ],
-)
-def test_a_number_at_its_limit_has_words_that_fit(link, said):
-    assert_says(described(link), said)
-
-
 def test_settings_that_make_no_sense_are_not_counted():
     panel = bs.explore(requests=300, link="rule=at_least")
     kept = int((~panel.data.surface.refused).sum())
     assert kept < panel.data.surface.refused.size
     assert f"{kept} settings" in panel.screen.alt
-
-
-@pytest.mark.parametrize("link", ["timeout_ms=0", "timeout_ms=0.1&rate_per_s=100", "timeout_ms=3&servers=2"])
-def test_a_setting_that_serves_nobody_says_so_and_no_nan(link):
-    words = described(link)
-    assert words.startswith("No request of 300 is served")
-    assert not re.search(r"\bnan\b", words)
-
-
-@pytest.mark.parametrize(
-    ("link", "share"),
-    [
-        ("queue_limit=1&rate_per_s=50000", "99.66%"),  # 299 of 300
-        ("queue_limit=17", "0.67%"),
-        ("queue_limit=1", "91.0%"),
-    ],
-)
-def test_some_or_nearly_all_lost_does_not_read_as_none_or_all(link, share):
-    result = bs.explore(requests=300, link=link).result
-    assert 0 < result.metrics.served < 300
-    assert_says(described(link), "p99", f"{share} are lost")
-
-
-def test_the_timeline_is_said_to_be_from_the_middle_of_the_run():
-    assert_says(described("", 3000), "The timeline shows", "4 batches from the middle of the run")
-
-
-@pytest.mark.parametrize(
-    ("link", "drifts"),
-    [
-        ("workload=diurnal&period_s=100", True),
-        ("workload=diurnal&period_s=100&objective_ms=none", True),
-        ("workload=diurnal&period_s=100&peak_to_mean=1", False),
-        ("workload=onoff", False),
-        ("", False),
-    ],
-)
-def test_traffic_that_drifts_is_said_to(link, drifts):
-    words = described(link, requests=20_000)
-    assert ("The run drifts" in words) == drifts
 
 
 @pytest.mark.parametrize(("a", "b"), [(None, 0), (0, None)])
@@ -154,12 +127,6 @@ def test_the_words_say_why_who_serves_nobody_is_not_compared(panel, a, b):
     assert "A and B cannot be compared" in panel.screen.alt
 
 
-def test_a_great_rate_reads_as_a_number(panel):
-    panel.controls["rate_per_s"].value = 100_000
-    assert_says(panel.screen.alt, "Overloaded: 100,000 requests", "97,538 per second")
-    assert "e+" not in panel.screen.alt
-
-
 def test_a_run_that_sees_a_part_of_its_traffic_only_says_at_which_rate_it_came():
     panel = bs.explore(requests=300, link="workload=diurnal&rate_per_s=1000&period_s=20")
     arrival_s = panel.result.arrival_s
@@ -167,21 +134,6 @@ def test_a_run_that_sees_a_part_of_its_traffic_only_says_at_which_rate_it_came()
     assert observed < 500
     assert_says(panel.screen.alt, "Arrival rate 1,000/s", f"{number(observed)}/s in this run")
     assert "in this run" not in described("workload=poisson", requests=10_000)
-
-
-@pytest.mark.parametrize(
-    "link",
-    [
-        "servers=2",
-        "workload=constant",
-        "workload=closed&clients=1",
-        "workload=onoff&servers=2&burst_factor=1.05",
-    ],
-)
-def test_what_differences_of_times_leave_is_no_waiting(link):
-    words = described(link, requests=2000)
-    assert not re.search(r"\de-\d", words)
-    assert "1 clients" not in words
 
 
 @pytest.mark.parametrize("link", ["", "workload=closed&clients=20", "rate_per_s=4000"])
