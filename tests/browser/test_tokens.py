@@ -59,13 +59,15 @@ CUT = """() => {
     });
 }"""
 
-# How far the sentence of the moment goes on below the top of the code, and begins above the end of the tabs.
+# How far the sentence of the moment goes on below the top of the code, and begins above the end of the hint;
+# and how far the film covers the numbers above it.
 COVERED = """() => {
     const range = document.createRange();
     range.selectNodeContents(document.querySelector(".batchsim-moment"));
-    const [said, code, tabs] = [range, ".batchsim-code", ".batchsim-tabs > .lm-TabBar"].map(
+    const places = [range, ".batchsim-code", ".batchsim-tabs", ".batchsim-player", ".batchsim-numbers"];
+    const [said, code, tabs, film, numbers] = places.map(
         (it) => (it === range ? it : document.querySelector(it)).getBoundingClientRect());
-    return Math.max(said.bottom - code.top, tabs.bottom - said.top);
+    return Math.max(said.bottom - code.top, tabs.bottom - said.top, numbers.bottom - film.top);
 }"""
 
 

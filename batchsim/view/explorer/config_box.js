@@ -1,7 +1,7 @@
 // A server's config to paste, its lines with their marks, and the proposed diff: all of it is text, never HTML.
 
 import { element } from "../../web/js/dom.js";
-import { lay } from "./place.js";
+import { lay, onresize } from "./place.js";
 
 const PAUSE_MS = 300; // after the last key, before the text is read
 const said = (textContent, role, className = "") => element("p", { textContent, className, attributes: { role } });
@@ -51,12 +51,8 @@ export function render({ model, el }) {
     el.style.display = model.get("shown") ? "" : "none";
     lay(el, model.get("place"));
   };
-  const events = { "change:answer": show, "change:place": place, "change:shown": place }, sizes = new ResizeObserver(() => {
-    if (el.parentElement) sizes.observe(el.parentElement.querySelector(".batchsim-screen-box") ?? el); // once it is in the page
-    place();
-  });
+  const events = { "change:answer": show, "change:place": place, "change:shown": place }, sizes = onresize(el, place);
   for (const [name, act] of Object.entries(events)) model.on(name, act);
-  sizes.observe(el);
   show();
   place();
   return () => {

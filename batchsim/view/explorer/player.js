@@ -1,7 +1,7 @@
 // A film in a notebook: its window comes as arrays; its moment goes back when it pauses, or twice a second.
 import { element, isDark } from "../../web/js/dom.js";
 import { Film } from "../../web/js/film.js";
-import { lay } from "./place.js";
+import { lay, onresize } from "./place.js";
 
 const ARRAYS = { float64: Float64Array, int32: Int32Array, uint8: Uint8Array }, REPORT_MS = 500;
 
@@ -70,12 +70,13 @@ export function render({ model, el }) {
     lie();
     film.layOut();
   };
-  let height = 0; // of the sentence: in a column that scrolls, it hides no name of a page as it appears
+  let height = 0; // of the sentence: in a column that scrolls, it hides neither a page's name nor the hint as it appears
   const appears = new ResizeObserver((sized) => {
-    const found = [".batchsim-tabs > .lm-TabBar", ".batchsim-column", ".batchsim-knobs"], [bar, column, knobs] = found.map((name) => panel()?.querySelector(name));
-    if (!height && knobs) appears.observe(knobs); // or as other controls do
+    const found = [".batchsim-tabs", ".batchsim-column", ".batchsim-knobs"], [tabs, column, knobs] = found.map((name) => panel()?.querySelector(name));
+    if (!height && knobs) for (const each of [column, knobs]) appears.observe(each); // or as the window or the controls change
     if (words.offsetHeight && (!height || sized.some(({ target }) => target !== words))) {
-      column?.scrollBy(0, Math.max(bar.getBoundingClientRect().bottom - words.getBoundingClientRect().top, 0));
+      const { top, bottom } = tabs.getBoundingClientRect(), above = top - column.getBoundingClientRect().top;
+      column.scrollBy(0, Math.max(Math.min(bottom - words.getBoundingClientRect().top, above), 0));
     }
     height = words.offsetHeight;
   });
@@ -85,13 +86,11 @@ export function render({ model, el }) {
   };
   const events = { "change:moment": obey, "change:followed": follow, "change:theme": restyle, "change:em": restyle, "change:place": restyle, "change:shown": restyle, "msg:custom": receive };
   for (const [name, act] of Object.entries(events)) model.on(name, act);
-  const themes = new MutationObserver(restyle), sizes = new ResizeObserver(() => {
+  const themes = new MutationObserver(restyle), sizes = onresize(el, () => {
     lie();
-    if (placed() && el.parentElement) sizes.observe(el.parentElement.querySelector(".batchsim-screen-box") ?? el);
     if (film.options.theme !== themed()) restyle();
   });
   themes.observe(document.body, { attributes: true });
-  sizes.observe(el);
   obey();
   lie();
   return () => {

@@ -929,7 +929,7 @@ export class Film {
   label() { // without words where there is no room
     const texts = [this.playing ? ["▮▮", "Pause"] : ["▶", "Play"], ["◀", "Previous"], ["▶|", "Next event"], ["◎", "Slowest"]];
     this.buttons.forEach((button, at) => {
-      button.textContent = this.host.clientWidth < 560 ? texts[at][0] : texts[at].join(" ");
+      button.textContent = this.host.clientWidth < 740 ? texts[at][0] : texts[at].join(" ");
       button.setAttribute("aria-label", texts[at][1]);
     });
   }
