@@ -9,7 +9,7 @@ from batchsim import _check
 from batchsim.teaching import progress_store
 from batchsim.teaching.exercises import EXERCISES
 from batchsim.teaching.exercises.exercise import Verdict
-from batchsim.teaching.output_capture import NO_BREAK, UNIT
+from batchsim.teaching.output_capture import NO_BREAK, UNIT, bring_style
 from batchsim.teaching.progress_store import KEPT, Record, Tried, Wrong, now
 
 LONGEST, LONGEST_HINT = 60, 200  # stored letters of an answer, and of its hint
@@ -35,6 +35,7 @@ def check(exercise: str, answer: Any) -> None:
         nearest = _check.nearest(str(exercise), EXERCISES)
         raise ValueError(f"exercise must be one of the lessons', got {exercise!r}{nearest}")
     task = EXERCISES[exercise]
+    bring_style()
     if task.is_open(answer):
         put = f"put your answer in place of the ...: {task.asks}."
         print(f"Not answered yet: {task.missing or put}")

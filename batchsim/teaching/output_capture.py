@@ -15,12 +15,13 @@ import ipywidgets as widgets
 import traitlets
 from IPython import get_ipython
 
+from batchsim.view.cell import notebook
 from batchsim.view.scripts import JS, widget
 from batchsim.view.theme import looks
 
 SHARP = 2  # pixels of a picture to one of the page
 # A still is drawn once, on white, and the reader may change the theme. The class is JupyterLab's own, for an
-# image that a cell returns and that says so. A widget brings the style: a page shows that of no other output.
+# image that a cell returns and that says so. The style comes with a widget or the feedback on an exercise.
 # ipywidgets gives each choice one line, and on a phone a choice takes several.
 STYLE = """[data-jp-theme-light="false"] :is(.batchsim-still, .jp-needs-light-background) {
   filter: invert(0.93) hue-rotate(180deg);
@@ -36,6 +37,12 @@ STYLE = """[data-jp-theme-light="false"] :is(.batchsim-still, .jp-needs-light-ba
 NO_BREAK = "\N{NO-BREAK SPACE}"
 UNIT = re.compile(r"(?<=\d) (?=[a-z%])|(?<=per) (?=s\b)")  # the space before one, where no line ends
 PRE = '<pre style="word-break: normal; overflow-wrap: anywhere">'
+
+
+def bring_style() -> None:
+    """Give a notebook's page the style of lessons, which a widget brings otherwise; do nothing elsewhere."""
+    if (shell := notebook()) is not None:
+        shell.display_pub.publish({"text/html": f"<style>{STYLE}</style>"})
 
 
 class WholeText:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import matplotlib
 import nbformat
@@ -14,7 +15,7 @@ from places import ROOT
 from refusals import refusals
 
 import batchsim as bs
-from batchsim.teaching import EXERCISES, SERVICE, check, predict
+from batchsim.teaching import EXERCISES, SERVICE, check, output_capture, predict
 from batchsim.teaching.exercises import does_it_tell_the_truth as truth
 from batchsim.teaching.exercises import same_knobs_different_servers as same
 from batchsim.teaching.exercises import tune_to_an_objective as tuned
@@ -216,6 +217,16 @@ def test_what_is_no_number_is_explained_in_one_line(capsys, answer):
 def test_what_is_nearly_a_number_is_told_how_to_make_it_one(capsys, answer, advice):
     assert advice in said(capsys, "01.1", answer)
     assert advice in said(capsys, "10.3", answer)
+
+
+def test_feedback_in_a_notebook_brings_the_style_that_breaks_no_word_on_a_phone(monkeypatch, capsys):
+    published = []
+    shell = SimpleNamespace(display_pub=SimpleNamespace(publish=published.append))
+    monkeypatch.setattr(output_capture, "notebook", lambda: shell)
+    assert said(capsys, "01.1", 5).startswith("Not yet")
+    ((kind, style),) = published[0].items()
+    assert (kind, len(published)) == ("text/html", 1)
+    assert ".jp-OutputArea-output pre { word-break: normal" in style
 
 
 @pytest.mark.parametrize(
