@@ -52,15 +52,12 @@ def _costs_ms(costs_ms: Any, _: Any) -> Values | None:
 # Servers share devices, or slow each other down, or neither.
 
 
-def _devices(devices: int | None, scenario: Scenario) -> Values:
-    apart = scenario.host_ms > 0 or scenario.contention > 1
-    if devices is None and scenario.slowdown is None and apart:  # one each, which is the same
-        return {"devices": scenario.servers, "servers": scenario.servers}
-    return {"devices": devices}
+def _slow_each_other(values: Mapping[str, Any]) -> bool:
+    return values["devices"] is None and values["sharing"] > 0 and values["servers"] > 1
 
 
 def _slowdown(values: Mapping[str, Any], _: Any) -> dict[int, float] | None:
-    if values["devices"] is not None or not values["sharing"] or values["servers"] == 1:
+    if not _slow_each_other(values):
         return None
     return {busy: 1 + values["sharing"] * (busy - 1) for busy in range(1, values["servers"] + 1)}
 
@@ -90,12 +87,10 @@ PARTS: Parts = {
     "service.compile_ms": Part(("compile_ms",),
         lambda values, _: ((1, values["compile_ms"]),) if values["compile_ms"] else None, _costs_ms),
     # The slider of the servers moves below the devices, too.
-    "devices": Part(("devices",),
-        lambda values, _: values["devices"] and min(values["devices"], values["servers"]), _devices),
+    "devices": same("devices")._replace(
+        make=lambda values, _: values["devices"] and min(values["devices"], values["servers"])),
     "host_ms": same("host_ms")._replace(
-        make=lambda values, _: 0.0 if values["devices"] is None else values["host_ms"]),
-    "contention": same("contention")._replace(
-        make=lambda values, _: 1.0 if values["devices"] is None else values["contention"]),
+        make=lambda values, _: 0.0 if _slow_each_other(values) else values["host_ms"]),
     "slowdown": Part(("sharing", "devices"), _slowdown, _sharing),
     "routing": kind.routing_part(
         {name: each for name, each in ROUTINGS.items() if not NAMES[name].needs_tokens}
@@ -111,8 +106,9 @@ class Requests(Kind):
     base = Scenario(Poisson(1), SizeOrWait(), Affine(1, 1))
     others = "curve_of", "request_map", "objective_ms"
     conditions: Mapping[str, Any] = {
-        "host_ms": lambda values: values["devices"] is not None,
-        "contention": lambda values: values["devices"] is not None,
+        # Without shared devices they have no effect, but a scenario may name them.
+        "host_ms": lambda v: v["devices"] is not None or (v["host_ms"] > 0 and not _slow_each_other(v)),
+        "contention": lambda values: values["devices"] is not None or values["contention"] > 1,
         "sharing": lambda values: values["servers"] > 1 and values["devices"] is None,
         "lengths": lambda values: values["service"] == "padded",
         "padding": lambda values: values["service"] != "size_table",

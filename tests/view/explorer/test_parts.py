@@ -4,14 +4,16 @@ import contextlib
 import dataclasses
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import pairwise
 
 import batchsim as bs
+from batchsim.view.explorer import runs
 from batchsim.view.explorer.kinds import KINDS, relevant
 from batchsim.view.explorer.parts import Given
 from batchsim.view.explorer.rows import CONTROLS
+from batchsim.view.explorer.session import Session
 from batchsim.view.explorer.state import DEFAULTS, State
 
 
@@ -40,7 +42,7 @@ def test_any_scenario_comes_back_from_controls_its_link_and_its_python(scenario)
         alone = State.from_link(link)
         for name in CONTROLS:
             assert getattr(alone, name) == getattr(state, name)
-        # What is given here but not needed has the same effect, as noise of 0, or a device for each server.
+        # What is given here but not needed has the same effect, as noise of 0.
         same = {path.partition(".")[0] for path in state.given}
         fields, again = [field.name for field in dataclasses.fields(scenario)], alone.scenario()
         assert {name for name in fields if getattr(again, name) != getattr(scenario, name)} <= same
@@ -50,6 +52,20 @@ def test_any_scenario_comes_back_from_controls_its_link_and_its_python(scenario)
     names = {"traffic": scenario.workload, "tokens": scenario.tokens}
     exec(state.python(50).partition("result =")[0], names)
     assert names["scenario"] == scenario
+
+
+@pytest.mark.filterwarnings("ignore:requests must cover whole periods")  # these are a part of a day
+@settings(max_examples=20)
+@given(scenarios())
+def test_any_scenario_is_shown_with_the_numbers_of_its_simulation(scenario):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "lacks_others", lambda _: True)  # no map and no curve
+        session = Session(State.of(scenario, seed=5), requests=100)
+        session.refresh()
+    assert session.status[1] is False
+    meant = bs.simulate(scenario, 100, seed=5)
+    assert session.data.result.scenario == scenario
+    assert session.data.summary == pytest.approx(meant.summary(), rel=0, abs=0, nan_ok=True)
 
 
 @given(
@@ -94,7 +110,7 @@ def test_bad_watts_are_refused_with_the_rule_and_the_value(typed, error):
 
 @given(scenarios(), st.integers(1, 4))
 def test_a_control_changes_its_own_part_alone(scenario, servers):
-    assume(scenario.slowdown is None and scenario.host_ms == 0 and scenario.contention == 1)
+    assume(scenario.slowdown is None)
     with contextlib.suppress(ValueError):
         moved = scenario.replace(servers=servers)
         assert State.of(scenario).replace(servers=servers).scenario() == moved

@@ -262,11 +262,14 @@ def test_devices_take_the_place_of_the_slowdown_and_are_at_most_the_servers():
     assert state.to_link() == link
 
 
-def test_a_host_part_on_a_device_of_its_own_is_a_device_for_each_server():
-    scenario = State(servers=3).scenario().replace(host_ms=1)
+@pytest.mark.parametrize(("name", "usual"), [("host_ms", 0), ("contention", 1)])
+def test_a_host_part_and_a_contention_without_shared_devices_are_shown_and_stay(name, usual):
+    scenario = State(servers=3).scenario().replace({name: 1.5})
     state = State.of(scenario)
-    assert (state.devices, state.scenario()) == (3, scenario)
-    assert State.from_link(state.to_link()).scenario() == scenario.replace(devices=3)
+    assert (state.devices, state.given, state.scenario()) == (None, {}, scenario)
+    assert State.from_link(state.to_link()).scenario() == scenario
+    assert relevant(name, vars(state))
+    assert not relevant(name, vars(state.replace(**{name: usual})))
 
 
 def test_a_slowdown_stays_though_the_scenario_names_a_contention_of_devices():
