@@ -53,7 +53,7 @@ class Totals:
 
     @classmethod
     @cache
-    def kinds(cls) -> dict[str, tuple[type, tuple[int, ...]]]:
+    def forms(cls) -> dict[str, tuple[type, tuple[int, ...]]]:
         """Return the dtype and the shape of each sum."""
         hints = get_type_hints(cls, include_extras=True)
         return {name: (hint.__metadata__[0], hint.__metadata__[1:]) for name, hint in hints.items()}
@@ -63,10 +63,10 @@ class Totals:
     def _record(cls) -> tuple[np.dtype, dict[str, Any]]:
         """Return the record of a section, and the places of its sums among its numbers."""
         places, at = {}, 0
-        for name, (_, shape) in cls.kinds().items():
+        for name, (_, shape) in cls.forms().items():
             places[name] = slice(at, at + shape[0]) if shape else at
             at += math.prod(shape)
-        return np.dtype([(name, *kind) for name, kind in cls.kinds().items()]), places
+        return np.dtype([(name, *form) for name, form in cls.forms().items()]), places
 
     @classmethod
     def records(cls, sections: int) -> np.ndarray:
@@ -76,7 +76,7 @@ class Totals:
     @classmethod
     def of(cls, records: np.ndarray) -> Self:
         """Return the totals whose sums are the columns of records."""
-        return cls(**{name: records[name] for name in cls.kinds()})
+        return cls(**{name: records[name] for name in cls.forms()})
 
     @kept
     def _table(self) -> np.ndarray:
@@ -93,11 +93,11 @@ class Totals:
 
     def whole(self) -> Self:
         """Return the totals of all sections together."""
-        sums = {name: np.add.reduce(getattr(self, name)) for name in self.kinds()}
+        sums = {name: np.add.reduce(getattr(self, name)) for name in self.forms()}
         return type(self)(**{name: found if found.ndim else found.item() for name, found in sums.items()})
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in self.kinds()})
+        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in self.forms()})
 
 
 def grouped(column: np.ndarray, counts: Sequence[int]) -> np.ndarray:

@@ -46,8 +46,8 @@ class Sections:
                 [[run.columns[column].within(limit_ms) for limit_ms in limits_ms] for run in runs]
             )
 
-        kind, every = type(runs[0].totals), [run.totals for run in runs]
-        totals = kind(**{name: np.array([getattr(each, name) for each in every]) for name in kind.kinds()})
+        table, every = type(runs[0].totals), [run.totals for run in runs]
+        totals = table(**{name: np.array([getattr(each, name) for each in every]) for name in table.forms()})
         return cls(runs[0].scenario, totals, within)
 
     @classmethod

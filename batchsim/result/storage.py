@@ -109,14 +109,14 @@ def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:
             raise ValueError(f"its version must be {VERSION}, got {written}: {other}")
         tables, about = description["scenario"], dict(description["result"])
         runs = _check.whole("its runs", description["runs"], at_most=len(members))
-        kinds = _kinds(members, runs)
-        for how, others in (("no", {*kinds} - {*members}), ("an unknown", {*members} - {*kinds, "about"})):
+        forms = _forms(members, runs)
+        for how, others in (("no", {*forms} - {*members}), ("an unknown", {*members} - {*forms, "about"})):
             if others:
                 raise ValueError(f"its arrays must be those of its {runs} runs, got {how} {min(others)!r}")
         if version < VERSION:
-            kinds = {name: EARLIER if kind is COUNTS else kind for name, kind in kinds.items()}
-        arrays = {name: _array(archive, members[name], kind) for name, kind in kinds.items()}
-        arrays |= {name: _rebinned(arrays[name]) for name, kind in kinds.items() if kind is EARLIER}
+            forms = {name: EARLIER if form is COUNTS else form for name, form in forms.items()}
+        arrays = {name: _array(archive, members[name], form) for name, form in forms.items()}
+        arrays |= {name: _rebinned(arrays[name]) for name, form in forms.items() if form is EARLIER}
     if any("path" in part for part in tables.values() if isinstance(part, dict)):
         raise ValueError("its scenario must be complete, got the path of another file")
     if "times_s" in arrays:
@@ -133,7 +133,7 @@ def _read(file: IO[bytes]) -> tuple[tuple[Run, ...], dict[str, Any]]:
 # The arrays that there may be, each checked before it is read.
 
 
-class _Kind(NamedTuple):
+class _Form(NamedTuple):
     """What an array must be: its dtype and shape (None: any length), and the most bytes that may be packed.
 
     A few bytes of a zip may expand to gigabytes; an array that is not packed is no longer than its file.
@@ -144,11 +144,11 @@ class _Kind(NamedTuple):
     packed: int = 0
 
 
-ABOUT = _Kind("u1", (None,), packed=1 << 26)
-TIMES = _Kind("f8", (None,), packed=1 << 28)
-SCALING = _Kind("f8", (None, 4))  # a row for each evaluation of an autoscaler
-COUNTS = _Kind("i8", (BINS,), packed=1 << 26)
-EARLIER = _Kind("i8", (512 * 80,), packed=1 << 26)  # of bins 1/512 of a power of two wide, from 2^-40 s on
+ABOUT = _Form("u1", (None,), packed=1 << 26)
+TIMES = _Form("f8", (None,), packed=1 << 28)
+SCALING = _Form("f8", (None, 4))  # a row for each evaluation of an autoscaler
+COUNTS = _Form("i8", (BINS,), packed=1 << 26)
+EARLIER = _Form("i8", (512 * 80,), packed=1 << 26)  # of bins 1/512 of a power of two wide, from 2^-40 s on
 # What a run consists of: the classes of its arrays.
 TABLES: tuple[tuple[Any, ...], ...] = (
     (Totals, Histogram), (TokenTotals, TokenHistograms), (FoldedLog,), (TokenLog,), (Log,),
@@ -156,10 +156,10 @@ TABLES: tuple[tuple[Any, ...], ...] = (
 BYTES = ("status", "priority", "batch_trigger")  # columns of logs; those of seconds are floats, others whole
 
 
-def _kinds_of(table: Any) -> dict[str, _Kind]:
+def _forms_of(table: Any) -> dict[str, _Form]:
     """Return what the arrays of a class must be, by its fields."""
     if issubclass(table, Totals):
-        return {name: _Kind(*kind) for name, kind in table.kinds().items()}
+        return {name: _Form(*form) for name, form in table.forms().items()}
     names = [f.name for f in dataclasses.fields(table)]
     if not issubclass(table, Log):
         return dict.fromkeys(names, COUNTS)
@@ -167,42 +167,42 @@ def _kinds_of(table: Any) -> dict[str, _Kind]:
     dtypes |= dict.fromkeys(BYTES, "u1") | {"replica": "u2", "joules_before": "f8"}
     no_levels = {"priority", "size"} if issubclass(table, TokenLog) else set()
     return {
-        name: SCALING if name == "scaling" else _Kind(dtypes[name], (None,), 1 << 20)
+        name: SCALING if name == "scaling" else _Form(dtypes[name], (None,), 1 << 20)
         for name in names
         if name not in no_levels | {"outputs"}
     }
 
 
-def _kinds(names: Container[str], runs: int) -> dict[str, _Kind]:
+def _forms(names: Container[str], runs: int) -> dict[str, _Form]:
     """Return what the arrays of so many runs must be, by name; a field with a default may be missing."""
-    kinds = {"times_s": TIMES} if "times_s" in names else {}
+    forms = {"times_s": TIMES} if "times_s" in names else {}
     for number in range(runs):
         first = f"{number}/{{}}/{{}}".format
         tables = next(
-            (each for each in TABLES if first(each[0].__name__, next(iter(_kinds_of(each[0])))) in names),
+            (each for each in TABLES if first(each[0].__name__, next(iter(_forms_of(each[0])))) in names),
             (Log,),
         )
         for table in tables:
             optional = {f.name for f in dataclasses.fields(table) if f.default is not dataclasses.MISSING}
-            for name, kind in _kinds_of(table).items():
+            for name, form in _forms_of(table).items():
                 if (place := first(table.__name__, name)) in names or name not in optional:
-                    kinds[place] = kind
-    return kinds
+                    forms[place] = form
+    return forms
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: _Kind) -> np.ndarray:
-    """Return a member's array. An array of another kind is refused before it is read."""
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, form: _Form) -> np.ndarray:
+    """Return a member's array. An array of another form is refused before it is read."""
     what = f"its {info.filename}"
     with archive.open(info) as member:
         header = {1: npy.read_array_header_1_0, 2: npy.read_array_header_2_0}[npy.read_magic(member)[0]]
         shape, _, dtype = header(member)
-        fits = len(shape) == len(kind.shape) and all(map(_fits, shape, kind.shape))
-        if dtype != kind.dtype or not fits:
-            wanted = f"{np.dtype(kind.dtype)} of shape {kind.shape}".replace("None", "any")
+        fits = len(shape) == len(form.shape) and all(map(_fits, shape, form.shape))
+        if dtype != form.dtype or not fits:
+            wanted = f"{np.dtype(form.dtype)} of shape {form.shape}".replace("None", "any")
             raise ValueError(f"{what} must be {wanted}, got {dtype} of shape {shape}")
         if math.prod(shape) * dtype.itemsize != info.file_size - member.tell():
             raise ValueError(f"{what} must be {shape} long, got {info.file_size} bytes")
-        if info.compress_type != zipfile.ZIP_STORED and info.file_size > max(kind.packed, 1 << 10):
+        if info.compress_type != zipfile.ZIP_STORED and info.file_size > max(form.packed, 1 << 10):
             raise ValueError(f"{what} must not be packed, got {info.file_size:,} bytes")
     with archive.open(info) as member:
         array = npy.read_array(member, allow_pickle=False)
@@ -262,7 +262,7 @@ def _wrong_in_log(log: Log, scenario: Scenario) -> str | None:
         return "scaling must be there with an autoscaler, and not else, got another"
     if (log.replica is None) == (scenario.most_replicas > 1):
         return "replica must be there with several replicas, and not else, got another"
-    columns = {name: column for name in _kinds_of(type(log)) if (column := getattr(log, name)) is not None}
+    columns = {name: column for name in _forms_of(type(log)) if (column := getattr(log, name)) is not None}
     if (scaling := columns.pop("scaling", None)) is not None and not _is_scaling(scaling, scenario):
         return "scaling must be the evaluations of the autoscaler, in order, got another"
     sizes = dict.fromkeys(columns, requests) | dict.fromkeys({*STEPS} & {*columns}, batches)

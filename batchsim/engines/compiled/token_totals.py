@@ -244,7 +244,7 @@ class TokenTotal:
 
     def add(self, other: "TokenTotal") -> None:
         """Add the sums of other requests and batches over the same parts."""
-        for name in TokenTotals.kinds():
+        for name in TokenTotals.forms():
             column = getattr(self.totals, name)
             column += getattr(other.totals, name)
         self.histograms += other.histograms

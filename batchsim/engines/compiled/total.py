@@ -144,7 +144,7 @@ class Total:
 
     def take(self, other: "Total") -> None:
         """Add the sums of another replica."""
-        for name in Totals.kinds():
+        for name in Totals.forms():
             self._records[name] += other._records[name]
         self.last_s = max(self.last_s, other.last_s)
 

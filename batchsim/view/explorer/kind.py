@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 from batchsim._compat import kept
 from batchsim.result import Result
@@ -15,17 +15,36 @@ from batchsim.scenario.routing import NAMES, checked_routing, router_of
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.simulate import available
 from batchsim.study.slo import SLO
-from batchsim.view.explorer.control import GIVEN
+from batchsim.view.explorer.control import GIVEN, Option
 from batchsim.view.explorer.options import WORKLOADS, Options
-from batchsim.view.explorer.parts import Part, Parts, Values, chosen, same, unshown
+from batchsim.view.explorer.parts import Given, Part, Parts, Values, chosen, same, unshown
 from batchsim.view.explorer.reasons import Outcome
 from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.runs import Stored
 from batchsim.view.film.clip import Clip
 from batchsim.view.pictures.data import ViewData
 
-State = Any  # of `state`, which is made from the kinds
 Ranges = dict[str, tuple[float, ...]]  # of sliders: low, high and perhaps a step
+
+
+class State(Protocol):
+    """What kinds of run ask of a `state.State`, which is made of them; controls' values are attributes."""
+
+    given: Mapping[str, Given]
+
+    def __getattr__(self, name: str) -> Any: ...
+    def replace(self, **changes: Any) -> Self: ...
+    def fitted(self) -> Self: ...
+    def option(self, chooser: str) -> Option: ...
+    def part(self, path: str) -> Any: ...
+    def field(self, name: str) -> Any: ...
+    def scenario(self) -> Scenario: ...
+    def may_be_given(self, chooser: str) -> bool: ...
+    @property
+    def rule_option(self) -> Option: ...
+
+
+AState = TypeVar("AState", bound=State)
 
 
 class Kind(abc.ABC):
@@ -105,7 +124,7 @@ class Kind(abc.ABC):
         """Return the values that change when a hand moves one control."""
         return {name: value} | ({"server": ""} if name == self.rule else {})
 
-    def fitting(self, state: State, config: ServerConfig) -> State:
+    def fitting(self, state: AState, config: ServerConfig) -> AState:
         """Return the state with traffic that a server accepts."""
         return state
 
@@ -125,7 +144,7 @@ class Kind(abc.ABC):
     def ranges(self, state: State) -> Ranges:
         """Return the ranges of sliders that depend on the other controls."""
 
-    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
+    def rescaled(self, state: AState, values: Values, keep_rate: bool = False) -> AState:
         """Return the state with another service time, and its rate, sizes and times on that scale."""
         return state.replace(**values)
 

@@ -12,6 +12,7 @@ from batchsim.servers.files import has_rule, target_of, translated
 from batchsim.servers.registry import ALL
 from batchsim.servers.server import Server, ServerConfig
 from batchsim.view.explorer.control import GIVEN, Option
+from batchsim.view.explorer.kind import State
 
 # The controls for what a server's `Words` name, by the field of `Words`; a rule has some of them.
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -26,7 +27,7 @@ def option_of(rule: Any, options: Mapping[str, Option]) -> Option | None:
     return next((option for option in options.values() if option.values(rule) is not None), None)
 
 
-def menu(state: Any) -> tuple[tuple[str, str], ...]:
+def menu(state: State) -> tuple[tuple[str, str], ...]:
     """Return the servers, each with the rule that it has by default, then the rules, as (label, value)."""
     options, items = state.kind.options[state.kind.rule], list[tuple[str, str]]()
     for name, each in state.kind.servers.items():

@@ -17,7 +17,7 @@ from batchsim.servers.registry import SERVERS, SIZE_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.slo import SLO
 from batchsim.view.explorer import kind, reasons
-from batchsim.view.explorer.kind import Kind, Ranges, State
+from batchsim.view.explorer.kind import AState, Kind, Ranges, State
 from batchsim.view.explorer.options import ROUTINGS, RULES, SERVICES, SIZES
 from batchsim.view.explorer.parts import STAYS, Part, Parts, Values, chosen, optional, same
 from batchsim.view.explorer.runs import Stored, run, usual_longest
@@ -140,7 +140,7 @@ class Requests(Kind):
             return values | ({"rule": "size_or_wait", "server": ""} if _is_of_sizes(state) else {})
         return values | ({"sizes": "lognormal"} if _is_of_sizes(state) and state.sizes == "none" else {})
 
-    def fitting(self, state: State, config: ServerConfig) -> State:
+    def fitting(self, state: AState, config: ServerConfig) -> AState:
         lacks = config.rule.by_size and state.sizes == "none"
         return state.replace(sizes="lognormal") if lacks else state
 
@@ -167,7 +167,7 @@ class Requests(Kind):
                 ranges.setdefault(name, (1, state.max_batch_size))
         return ranges
 
-    def rescaled(self, state: State, values: Values, keep_rate: bool = False) -> State:
+    def rescaled(self, state: AState, values: Values, keep_rate: bool = False) -> AState:
         # The padding of the last service time may exceed this one's largest size.
         state = state.replace(**{"padding": (), **values})
         if state.sizes == "none" and _is_sized(state):

@@ -262,7 +262,7 @@ MANY = 8  # settings, which are mostly at their defaults, as those by keyword al
 Needs = dict[str, Any]  # what the reader must supply, by its name in the text
 
 
-def as_python(state: Any, scenario: Scenario, requests: int) -> str:
+def as_python(state: State, scenario: Scenario, requests: int) -> str:
     """Return Python that runs a state; the reader must supply the parts that a comment names."""
     needs: Needs = {}
     texts = {
@@ -305,7 +305,7 @@ def _text(value: Any, name: str, needs: Needs) -> str:
     return of_class.removesuffix(type(value).__name__) + repr(value)
 
 
-def _workload(state: Any, workload: Any, needs: Needs) -> str:
+def _workload(state: State, workload: Any, needs: Needs) -> str:
     text = _text(dataclasses.replace(workload, sizes=None), "traffic", needs)
     sizes = None
     if text == "traffic":
@@ -334,7 +334,7 @@ def _rule(rule: Any, needs: Needs) -> str:
     return f"{of_class}({', '.join(shown)})".replace("=inf", '=float("inf")')
 
 
-def _service(state: Any, service: Service, needs: Needs) -> str:
+def _service(state: State, service: Service, needs: Needs) -> str:
     text = _text(service, "service", needs)
     if name := state.kind.published(state):  # instead of its numbers
         text = text.replace(f"bs.{published(name)!r}", f'bs.published("{name}")')

@@ -25,7 +25,7 @@ from batchsim.study.paired import CELL_SECTIONS
 from batchsim.study.slo import LEVEL, SLO
 from batchsim.view.explorer import kind, reasons
 from batchsim.view.explorer.control import DEVICE, GIVEN
-from batchsim.view.explorer.kind import Kind, Ranges, State
+from batchsim.view.explorer.kind import AState, Kind, Ranges, State
 from batchsim.view.explorer.options import BATCHING, OUTPUTS, OWN, PROMPTS, ROUTINGS, STEPS
 from batchsim.view.explorer.parts import Parts, Values, chosen, optional, same, unshown
 from batchsim.view.explorer.requests import origin_of, tenth
@@ -111,7 +111,7 @@ class TokenGeneration(Kind):
         given = {name: limit for name, limit in limits.items() if limit is not None}
         return SLO(**given) if given else None
 
-    def fitting(self, state: State, config: ServerConfig) -> State:
+    def fitting(self, state: AState, config: ServerConfig) -> AState:
         longest = getattr(config.rule, "max_model_len", None)
         if longest is None:
             return state

@@ -306,14 +306,14 @@ class View:
         self.known[what] = value
         return new
 
-    def limits(self, ax: Axes, kind: Any = None, **limits: tuple[float, float]) -> None:
-        """Set the limits of axes, `x` and `y`, widened to those before if these are of the same `kind`."""
+    def limits(self, ax: Axes, of: Any = None, **limits: tuple[float, float]) -> None:
+        """Set the limits of axes, `x` and `y`, widened to those before if these were `of` the same."""
         for name, (first, last) in limits.items():
-            before, ends = self.held.get((ax, name), (kind, (first, last)))
-            if before == kind:
+            before, ends = self.held.get((ax, name), (of, (first, last)))
+            if before == of:
                 grow = (min, max) if first <= last else (max, min)
                 first, last = grow[0](ends[0], first), grow[1](ends[1], last)
-            self.held[ax, name] = kind, (first, last)
+            self.held[ax, name] = of, (first, last)
             if min(first, last) <= 0 and getattr(ax, f"get_{name}scale")() == "log":
                 first, last = (max(end, LEAST * max(first, last)) for end in (first, last))
             if self.changed((ax, name), (first, last)):
