@@ -26,7 +26,7 @@ def check_parts(scenario: Any) -> None:
     if scenario.tokens is None:
         _check_sizes(scenario)
         seconds = scenario.service.count_s(scenario.rule.max_batch_size)  # raises if it does not cover a size
-        _check_devices(scenario, float(np.nanmin(seconds)))
+        _check_devices(scenario, float(np.fmin.reduce(seconds)))
 
 
 def _check_devices(scenario: Any, shortest_s: float) -> None:

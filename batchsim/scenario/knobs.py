@@ -31,7 +31,7 @@ def rebuilt(part: Any, changes: Mapping[tuple[str, ...], Any]) -> Any:
 def fields_of(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name, without what is computed of them."""
     kind: Any = type(part)
-    return {name: getattr(part, name) for name in _fields(kind)}
+    return {name: getattr(part, name) for name in names_of(kind)}
 
 
 def find_knob(name: str, parts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -74,13 +74,14 @@ def _within(steps: list[str], path: tuple[str, ...]) -> bool:
 
 def _paths(part: Any) -> Iterator[tuple[str, ...]]:
     kind: Any = type(part)
-    for name in _fields(kind):
+    for name in names_of(kind):
         yield (name,)
         yield from ((name, *path) for path in _paths(getattr(part, name)))
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
+def names_of(kind: type) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields; none of another class."""
     return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 

@@ -78,10 +78,25 @@ class Described:
     """A dataclass whose fields may be parameters, which are checked as it is made."""
 
     def __post_init__(self) -> None:
-        for name, described in self.parameters().items():
-            if not described.by_level:
-                object.__setattr__(self, name, described.check(name, getattr(self, name)))
+        for name, described, right in self._checks():
+            if (value := getattr(self, name)) is not right:
+                object.__setattr__(self, name, described.check(name, value))
         self.check()
+
+    @classmethod
+    @functools.lru_cache(maxsize=256)
+    def _checks(cls) -> list[tuple[str, Parameter, Any]]:
+        """Return the parameters that are checked here, each with its default if that is right."""
+        found = []
+        for name, described in cls.parameters().items():
+            right = cls.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+            try:
+                right = right if described.check(name, right) is right else dataclasses.MISSING
+            except (TypeError, ValueError):
+                right = dataclasses.MISSING
+            if not described.by_level:
+                found.append((name, described, right))
+        return found
 
     @classmethod
     @functools.lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ from batchsim.scenario import saturation
 from batchsim.scenario.autoscale import Autoscale, check_autoscale
 from batchsim.scenario.fitting_parts import check_parts
 from batchsim.scenario.full_batches import FullBatches, full_batches, mean_seconds
-from batchsim.scenario.knobs import as_html, as_text, fields_of, find_knob, rebuilt
+from batchsim.scenario.knobs import as_html, as_text, fields_of, find_knob, names_of, rebuilt
 from batchsim.scenario.parameters import Described, parameter
 from batchsim.scenario.priorities import ACTIONS, Limits, check_by_level, limits_of
 from batchsim.scenario.routing import MOST_REPLICAS, Routing, checked_routing, router_of
@@ -400,13 +400,13 @@ class Scenario(Described, _check.Renewed):
         for name in values:
             _check.instance("a knob", name, str, "named by text")
         # Names refer to the new parts if a whole part changes too.
-        parts, paths = fields_of(self), self._paths
-        if not values.keys().isdisjoint(parts):
-            parts, paths = {name: values.get(name, value) for name, value in parts.items()}, {}
+        whole = values.keys() & {*names_of(type(self))}  # type: ignore[arg-type]  # a class is hashable
+        paths: dict[str, tuple[str, ...]] = {name: (name,) for name in whole} if whole else self._paths
         by_path: dict[tuple[str, ...], Any] = {}
         for name, value in values.items():
-            path = (name,) if name in parts else paths.get(name) or find_knob(name, parts)
-            paths[name] = path
+            if (path := paths.get(name)) is None:
+                changed = {name: values[name] for name in whole}
+                path = paths[name] = find_knob(name, fields_of(self) | changed)
             if path in by_path:
                 raise ValueError(f"a knob must be given once, got {name!r} twice")
             by_path[path] = value

@@ -403,6 +403,20 @@ def test_a_rule_of_ones_own_has_plain_fields_and_public_names():
     assert waits_ms[1] - waits_ms[0] == pytest.approx(3 / 2 / 60 * 1000, rel=0.02)  # (N - 1) / (2 rate)
 
 
+@dataclass(frozen=True)
+class ByNone(bs.Rule):
+    enough: int = 1
+    max_batch_size: int = 0
+
+    decide = staticmethod(decide_by_number)
+
+
+def test_the_default_of_a_plain_field_is_checked_as_any_value():
+    assert ByNone(1, 1).max_batch_size == 1
+    with pytest.raises(ValueError, match="max_batch_size must be at least 1, got 0"):
+        ByNone()
+
+
 def not_known(now_s, waiting, idle, state, params):
     return bs.START, params.enough, bs.FULL
 
