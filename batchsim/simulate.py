@@ -77,11 +77,12 @@ def simulated(
     scenario: Scenario, requests: int | None = None, seed: int = 0, engine: str = "auto",
     warmup: float | str = 0.0, replications: int = 1, keep: str = "all",
     model_fn: Callable[[Any], Any] | None = None, inputs: Sequence[Any] | None = None,
-    timing: str = "service", advice: str = "",
+    timing: str = "service", advice: str = "", shared: bool = False,
 ) -> tuple[Result, list[str]]:  # fmt: skip
     """Return the result of `simulate`, and its warnings: a search makes thousands of runs.
 
-    `advice` is for who runs out of memory: other callers have no `keep`.
+    `advice` is for who runs out of memory: other callers have no `keep`. `shared`: nobody will write to the
+    arrivals, so that they need not be copied.
     """
     _check.instance("scenario", scenario, Scenario, "a Scenario")
     _check.one_of("engine", engine, ENGINES)
@@ -121,7 +122,7 @@ def simulated(
             streams, skip = Streams(scenario, seed, replication), warmup_requests(fraction, count)
             sums = kind.summarise(scenario, count, streams, skip, cancelled=cancelled)
             return RUNS[scenario.kind](scenario, sums=sums, warmup=fraction)
-        plan = kind.draw(scenario, count, seed, replication, cancelled)
+        plan = kind.draw(scenario, count, seed, replication, cancelled, shared)
         log = kind.run(engine, plan, **options)
         return RUNS[scenario.kind](scenario, log, warmup=fraction, clock=clock)
 

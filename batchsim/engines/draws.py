@@ -85,7 +85,7 @@ class Plan:
         if self.arrival_s is not None:
             check_arrivals(self.arrival_s)
         if self.service_s.size > 1:
-            longest_s = float(np.nanmax(self.service_s)) + self._longest_extra_s()
+            longest_s = float(np.fmax.reduce(self.service_s)) + self._longest_extra_s()
             check_time("a batch's finish", longest_s, "check the unit of the service time, ms")
 
     def _longest_extra_s(self) -> float:
@@ -295,10 +295,11 @@ def _whole(
 
 def draw_traffic(
     scenario: Scenario, requests: int, seed: int, replication: int = 0,
-    cancelled: threading.Event | None = None, **fields: Any,
+    cancelled: threading.Event | None = None, shared: bool = False, **fields: Any,
 ) -> Plan:  # fmt: skip
     """Draw the arrivals of an open loop, or the think times of a closed one.
 
+    `shared`: other runs may have the same arrivals in memory, so that nothing may write to them.
     `fields` of the plan are about batches; without them it has nothing about these.
     """
     check_cancelled(cancelled)
@@ -308,8 +309,9 @@ def draw_traffic(
         think_s = _whole(think, requests, cancelled)
         due_s = _due_s(workload, requests)
     elif requests <= KEPT and isinstance(workload, Hashable) and not isinstance(workload, Trace):
-        # The settings of a sweep share their traffic, so it is drawn once. Each run gets its own copy.
-        arrival_s = _latest_arrivals_s(workload, requests, seed, replication).copy()
+        # The settings of a sweep have the same traffic, so it is drawn once.
+        arrival_s = _latest_arrivals_s(workload, requests, seed, replication)
+        arrival_s = arrival_s if shared else arrival_s.copy()
     else:
         arrival_s = filled(_until(cancelled, streams.arrivals_s(requests, room=np.empty(CHUNK))), requests)
     about_batches = {"service_s": NO_TIMES, "noise": None, "slowdown": None} | fields
@@ -318,9 +320,12 @@ def draw_traffic(
 
 def draw(
     scenario: Scenario, requests: int, seed: int, replication: int = 0,
-    cancelled: threading.Event | None = None,
+    cancelled: threading.Event | None = None, shared: bool = False,
 ) -> Plan:  # fmt: skip
-    """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set."""
+    """Draw everything that a run needs; InterruptedError at the next chunk once `cancelled` is set.
+
+    `shared` as in `draw_traffic`.
+    """
     streams = Streams(scenario, seed, replication)
     noise = None if scenario.most_replicas > 1 else streams.noise()
     levels, sizes = streams.priorities(), streams.sizes()
@@ -332,7 +337,7 @@ def draw(
         "unit_cost": streams.unit_cost,
     }  # fmt: skip
     fields |= streams.of_replicas(requests)
-    return draw_traffic(scenario, requests, seed, replication, cancelled, **fields)
+    return draw_traffic(scenario, requests, seed, replication, cancelled, shared, **fields)
 
 
 def plain(workload: Any) -> Any:

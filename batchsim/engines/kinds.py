@@ -18,7 +18,7 @@ from batchsim.scenario.saturation import MEASURES
 class Kind(NamedTuple):
     """What differs between kinds of run."""
 
-    draw: Callable[..., Any]  # takes a scenario, requests, seed, replication, and `cancelled`
+    draw: Callable[..., Any]  # takes a scenario, requests, seed, replication, `cancelled`, and `shared`
     loops: dict[str, tuple[str, str]]  # by engine: the module, and its function from a plan to a log
     sums: str  # the module whose `summarise` runs in little memory
     # Peak memory by engine, measured with the summary taken; "routed": of the compiled one, with replicas.

@@ -104,16 +104,16 @@ class TokenPlan:
 
 def draw_tokens(
     scenario: Scenario, requests: int, seed: int, replication: int = 0,
-    cancelled: threading.Event | None = None,
+    cancelled: threading.Event | None = None, shared: bool = False,
 ) -> TokenPlan:  # fmt: skip
     """Draw everything that a run needs, except the noise of its steps, whose number is not known.
 
-    ValueError for a request that can never be served.
+    `shared` as in `draw_traffic`. ValueError for a request that can never be served.
     """
     streams = Streams(scenario, seed, replication)
     lengths = streams.lengths()(requests)
     check_lengths(scenario, lambda: [lengths])
-    base = draw_traffic(scenario, requests, seed, replication, cancelled)
+    base = draw_traffic(scenario, requests, seed, replication, cancelled, shared)
     base = replace(base, chances=(draw := streams.chances(requests)) and draw(requests))
     return TokenPlan(base, *lengths, streams.noise, streams.paths()(requests))
 

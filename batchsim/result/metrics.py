@@ -48,6 +48,11 @@ class Of:
             self.servers, self.devices = replicas * scenario.servers, replicas * scenario.device_count
             self.price_per_hour, self.watts = scenario.price_per_hour or 0.0, scenario.watts_at
 
+    @kept
+    def _window_s(self) -> Any:
+        """The seconds of the window, endless ones instead of none."""
+        return np.where(np.equal(self.totals.window_s, 0), math.inf, self.totals.window_s)
+
     @property
     def replicas(self) -> Any:
         """The replicas that an autoscaler let run, on average."""
@@ -59,8 +64,7 @@ class Of:
 
     def per_s(self, count: Any) -> Any:
         """Return a sum per second of the window; 0 for an empty one."""
-        window_s = self.totals.window_s
-        return np.where(np.equal(window_s, 0), 0.0, np.divide(count, window_s))
+        return np.divide(count, self._window_s)
 
     def cost_of_million(self, count: Any) -> Any:
         """Return what the servers cost for a million of what they made so many of."""
@@ -102,7 +106,10 @@ class Metric:
 
     def plain(self, value: float) -> float | int | bool:
         """Return a value as the summary has it."""
-        return {Quantity.COUNT: int, Quantity.FLAG: bool}.get(self.quantity, float)(value)
+        return PLAIN.get(self.quantity, float)(value)
+
+
+PLAIN: dict[Quantity, type] = {Quantity.COUNT: int, Quantity.FLAG: bool}
 
 
 LATENCY = "latency_ms"
@@ -254,6 +261,7 @@ _TOKENS = (
 )  # fmt: skip
 TOKENS = {metric.key: metric for metric in _TOKENS}
 SUMMARY = [key for key, metric in METRICS.items() if metric.quantity is not Quantity.OF_ALL]
+OF_LATENCIES = {key: metric.q for key, metric in METRICS.items() if metric.q is not None}
 
 
 def metric(key: Any, known: Sequence[str] = (*METRICS, *TOKENS)) -> Metric:
@@ -447,12 +455,11 @@ class Metrics:
         scenario = self.scenario
         closed = isinstance(scenario.workload, ClosedLoop)
         offered = math.nan if closed else scenario.workload.offered_per_s  # type: ignore[union-attr]
-        of_latencies = {key: each.q for key, each in METRICS.items() if each.q is not None}
-        at_ms = self.percentiles(np.array(list(of_latencies.values()))).tolist()
+        at_ms = self.percentiles(np.array([*OF_LATENCIES.values()])).tolist()
         numbers = {
             "offered_per_s": offered, "saturation_per_s": scenario.saturation_per_s, **self.numbers,
             "load": scenario.load, "stable": scenario.stable, "drifting": drifting,
-            **dict(zip(of_latencies, at_ms, strict=True)),
+            **dict(zip(OF_LATENCIES, at_ms, strict=True)),
         }  # fmt: skip
         absent = self.absent
         plain = {key: METRICS[key].plain(numbers[key]) for key in SUMMARY if key not in absent}

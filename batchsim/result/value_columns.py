@@ -100,21 +100,21 @@ class OrderStatistics:
         return self._columns[0] if len(self._columns) == 1 else np.concatenate(self._columns)
 
     @kept
-    def _buckets(self) -> tuple[tuple[Any, float, float], np.ndarray, np.ndarray, np.ndarray]:
-        """The values and their scale; the ranks at which buckets begin; which are in order, and all values.
+    def _buckets(self) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray, np.ndarray]:
+        """The values and their buckets; the ranks at which these begin; which are in order, and all values.
 
         Values are in order in these buckets alone: the memory of others is not written.
         """
         from batchsim.engines.compiled.columns import writable  # Numba loads with it
-        from batchsim.engines.compiled.passes import count_buckets
+        from batchsim.engines.compiled.passes import find_buckets
 
         low, high = float(self._values.min()), float(self._values.max())
         if not TINY < high - low < math.inf:  # the scale would overflow: all are in one bucket
             begins = np.array([0, self._values.size])
-            return (self._values, low, 0.0), begins, np.ones(1, bool), np.sort(self._values)
-        of = writable(self._values), low, (self.BUCKETS - 1) / (high - low)
+            return (), begins, np.ones(1, bool), np.sort(self._values)
+        of = writable(self._values), np.empty(self._values.size, np.uint16)
         begins = np.zeros(self.BUCKETS + 1, np.int64)
-        count_buckets(*of, begins[1:])
+        find_buckets(of[0], low, (self.BUCKETS - 1) / (high - low), of[1], begins[1:])
         return of, np.cumsum(begins, out=begins), np.zeros(self.BUCKETS, bool), np.empty(self._values.size)
 
     def at_ranks_ms(self, ranks: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ from batchsim.simulate import (
     simulated,
 )
 from batchsim.study.grid import Grid, overload
-from batchsim.study.kinds import KINDS, kind_of
+from batchsim.study.kinds import KINDS
 
 if TYPE_CHECKING:
     import pandas
@@ -375,14 +375,15 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 
 def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
-    result, _ = simulated(point, keep="requests", **settings)  # without warnings: there may be thousands
+    result, _ = simulated(
+        point, keep="requests", shared=True, **settings
+    )  # without warnings: there may be thousands
     numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
     numbers |= {key: result.metrics.numbers[key] for key in OF_DEVICES}
     # Latencies are of the served requests, so a queue that rejects many seems fast. These two count all.
     numbers["loss"] = 1 - numbers["served"] / numbers["requests"] if numbers["requests"] else math.nan
     numbers["p99_all_ms"] = result.percentile(99, unserved="inf") if numbers["loss"] else numbers["p99_ms"]
-    metrics = kind_of(point).metrics(devices=True, sized=True)
-    asked = [key for key, metric in metrics.items() if metric.interval and f"{key}_low" in columns]
+    asked = [name.removesuffix("_low") for name in columns if name.endswith("_low")]
     for key, (low, high) in result.intervals(asked).items():
         numbers[f"{key}_low"], numbers[f"{key}_high"] = low, high
     return [numbers.get(name, math.nan) for name in columns]

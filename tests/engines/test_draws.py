@@ -8,6 +8,7 @@ import pytest
 import batchsim as bs
 from batchsim.engines.draws import draw, draw_cached
 from batchsim.scenario import Limited
+from batchsim.simulate import simulated
 
 PLAIN = bs.Scenario(bs.Poisson(900), bs.SizeOrWait(4, 2), bs.Affine(5, 0.25).with_noise(0.3).compiling(9))
 WORKLOADS = [
@@ -36,3 +37,20 @@ def test_shared_draws_are_those_of_a_run_and_each_run_has_its_own(workload, knob
 def test_each_replication_has_draws_of_its_own():
     first_s = [draw(PLAIN, 9, 3, replication).arrival_s[0] for replication in range(4)]
     assert len({*first_s}) == 4
+
+
+@pytest.mark.parametrize("knobs", [{}, {"replicas": 3, "routing": "two_choices"}], ids=["one", "three"])
+@pytest.mark.parametrize(
+    "rule", [bs.SizeOrWait(4, 2), bs.PreferredSizes([2, 4], 4, 2)], ids=["plain", "general"]
+)
+def test_runs_that_share_their_arrivals_do_not_write_to_them(knobs, rule):
+    scenario = PLAIN.replace(
+        knobs | {"workload": bs.Poisson(901).with_priorities({1: 0.3, 2: 0.7}), "rule": rule}
+    )
+    first_s = draw(scenario, 99, 3).arrival_s
+    shared = draw(scenario, 99, 3, shared=True).arrival_s
+    result, _ = simulated(scenario, 99, 3, keep="requests", shared=True)
+    assert result.summary()["served"] == 99
+    assert shared is draw(scenario, 99, 3, shared=True).arrival_s
+    for each in (shared, result.arrival_s):
+        np.testing.assert_array_equal(each, first_s)

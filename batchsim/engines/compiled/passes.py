@@ -46,21 +46,25 @@ def note_latencies(arrival_s, batch_index, finish_s, latency_ms):
 
 
 @compiled
-def count_buckets(values, low, scale, counts):
-    """Count the values in each bucket: buckets have equal widths, and the last one has the highest value."""
+def find_buckets(values, low, scale, bucket, counts):
+    """Write the bucket of each value, and count them.
+
+    Buckets have equal widths, and the last one has the highest value.
+    """
     counts[:] = 0
-    for value in values:
-        counts[int((value - low) * scale)] += 1
+    for place in range(values.size):
+        bucket[place] = found = int((values[place] - low) * scale)
+        counts[found] += 1
 
 
 @compiled
-def take_buckets(values, low, scale, wanted, taken):
+def take_buckets(values, bucket, wanted, taken):
     """Write the values in the wanted buckets."""
-    place = 0
-    for value in values:
-        if wanted[int((value - low) * scale)]:
-            taken[place] = value
-            place += 1
+    count = 0
+    for place in range(values.size):
+        if wanted[bucket[place]]:
+            taken[count] = values[place]
+            count += 1
 
 
 @compiled
