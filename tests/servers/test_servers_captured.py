@@ -6,6 +6,8 @@ from refusals import refusals
 import batchsim as bs
 from batchsim import servers
 from batchsim.servers import files, registry
+from batchsim.servers.linter.finding import Trial
+from batchsim.servers.linter.tokens import off_ladder
 
 EIGHTS = (1, 2, 4, *range(8, 257, 8))
 LAUNCHED = bs.StepTime(2, 8, 0.1, beyond_ms=60)
@@ -138,6 +140,26 @@ def test_a_limit_off_the_ladder_is_found_and_the_best_one_named():
     assert linted("vllm serve m --max-num-seqs 100 --enforce-eager", step).codes == ()
     text = "kv_cache_config: {}\nmax_batch_size: 72\ncuda_graph_config: {batch_sizes: [1, 2, 72, 160]}\n"
     assert linted(text, step).codes == ()
+
+
+@pytest.mark.parametrize(
+    ("server", "settings", "above"),
+    [
+        ("vllm", {"max_num_seqs": 100}, 104),
+        ("vllm", {"max_num_seqs": 100, "max_num_batched_tokens": 150}, 104),  # not twice as many seats
+        ("vllm", {"max_num_seqs": 510}, 512),
+        ("tensorrt_llm", {"max_batch_size": 100}, 128),
+        ("tensorrt_llm", {"max_batch_size": 60}, 64),
+    ],
+)
+def test_the_next_captured_size_is_found_without_a_try_of_each_size_up_to_it(server, settings, above):
+    step = bs.StepTime(1, 14, 0.08, beyond_ms=90)
+    scenario = bs.Scenario(bs.Poisson(1e5), bs.Continuous(), step, tokens=bs.Tokens(100, 200))
+    trial = Trial(registry.ALL[server], servers.config(server, **settings), scenario, 10, 0)
+    (found,) = off_ladder(trial)  # overloaded, so nothing runs
+    tried = [each.change for each in trial._outcomes.values() if each is not None]
+    assert dict.fromkeys(found.change, above) in tried
+    assert len(trial._outcomes) <= 5
 
 
 def test_a_limit_off_the_ladder_that_full_steps_cannot_afford_is_the_cause_of_an_overload():

@@ -149,7 +149,8 @@ class Findings(Sequence[Finding]):
             [{name: getattr(each, name) for name in some} | {"lines": self.lines(each)} for each in every]
             for some, every in ((names, self.findings), (names[:2], self.notes))
         )
-        return {"server": self.config.server, "findings": findings, "notes": notes}
+        runs = self.settings().to_dict("records")
+        return {"server": self.config.server, "findings": findings, "notes": notes, "settings": runs}
 
     def __repr__(self) -> str:
         lines = [self.title]

@@ -131,6 +131,10 @@ def by_card(trial: Trial) -> Iterator[Finding]:
         yield _finding("default-by-card", what, key, trial.now, found)
 
 
+def _captured(outcome: Outcome) -> tuple[int, ...]:
+    return cast(StepTime, outcome.scenario.service).captured or ()
+
+
 def _most_captured(outcome: Outcome) -> int:
     step = cast(StepTime, outcome.scenario.service)
     return int(step.whole_cost(outcome.scenario.rule.max_batch_size).most_captured)
@@ -142,15 +146,11 @@ def off_ladder(trial: Trial) -> Iterator[Finding]:
     seats, most = now.scenario.rule.max_batch_size, _most_captured(now)
     if most == 0 or most >= seats:
         return
-    larger = (trial.outcome(**{name: each}) for each in range(seats + 1, 2 * seats + 1))
-    above = next(
-        (
-            each
-            for each in larger
-            if each is not None and _most_captured(each) >= each.scenario.rule.max_batch_size
-        ),
-        None,
-    )
+    limits = (trial.outcome(**{name: limit}) for limit in (seats, 2 * seats))  # each with its own sizes
+    sizes = {size for each in limits if each is not None for size in _captured(each)}
+    larger = (trial.outcome(**{name: size}) for size in sorted(sizes) if seats < size <= 2 * seats)
+    fits = (each for each in larger if each and _most_captured(each) >= each.scenario.rule.max_batch_size)
+    above = next(fits, None)
     tried = trial.outcome(**{name: most}), above
     what = f"{trial.said(name)} is not a captured size: {_launched(most, seats)}."
     if now.overloaded:  # a run says little: the requests that have come so far may all fit into smaller steps

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -11,6 +12,7 @@ from places import DATA
 
 import batchsim as bs
 from batchsim import servers
+from batchsim.servers.linter.finding import Outcome
 
 FOLDER = DATA / "servers"
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
@@ -109,3 +111,17 @@ def test_findings_print_for_people_and_for_programs():
     assert table.settings.tolist() == ["as they are", found[0].advice]
     assert table.p99_ms.tolist() == [found[0].value, found[0].changed_value]
     assert table.outcome.tolist() == ["now", "wait-default"]
+    assert found.to_dict()["settings"] == table.to_dict("records")
+
+
+@pytest.mark.parametrize("last", ["alone", "in full batches"])
+def test_without_an_interval_a_change_must_help_in_each_part_of_a_run(last):
+    alone = np.arange(600) * 0.03  # a wait delays each of these
+    parts = [alone, alone + 20, alone + 40, alone if last == "alone" else np.repeat(np.arange(75) * 0.1, 8)]
+    traffic = bs.Trace(np.concatenate([*parts[:3], parts[3] + 60]))
+    waits, leaves = (
+        Outcome({}, bs.Scenario(traffic, bs.SizeOrWait(8, wait_ms), bs.Affine(5, 0.25)), bs.simulate)
+        for wait_ms in (20, 0)
+    )
+    assert leaves.p99_ms < waits.p99_ms / 3
+    assert leaves.beats(waits, 0.2) is (last == "alone")
