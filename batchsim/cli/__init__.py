@@ -22,14 +22,12 @@ import batchsim
 from batchsim import _check
 from batchsim._compat import MissingPart
 from batchsim._format import in_one_line
-from batchsim.cli.course import App, Book, Lab, Page
+from batchsim.cli.course import App, Book, Grade, Lab, Page
 from batchsim.cli.files import Init, Lint
 from batchsim.cli.flags import DEBUG, DEBUG_OPTION, Command, GroupedCommand
-from batchsim.cli.grade import Grade
 from batchsim.cli.measured import Calibrate, Compare, Loadtest, Measure, Published
 from batchsim.cli.output import in_shell
-from batchsim.cli.simulate import Simulate
-from batchsim.cli.study import Capacity, Sweep, Tune
+from batchsim.cli.simulate import Capacity, Simulate, Sweep, Tune
 
 # As in sysexits.h; 128 + n stands for signal n.
 BAD_INPUT, UNEXPECTED, INTERRUPTED, UNREAD = 2, 70, 130, 141

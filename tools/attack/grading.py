@@ -8,7 +8,7 @@ import batchsim as bs
 from attack.files import NUMBERS, OTHERS, damaged, edit
 from attack.shell import call
 from attack.terminal import EVIL
-from batchsim.cli.grade import FORMULA
+from batchsim.cli.course import FORMULA
 from batchsim.teaching.progress_store import Predicted, Record, Tried, Wrong, write
 
 TIMES = ["", "now", "2999-01-01T00:00:00+00:00", "2026-02-30", "0001-01-01T00:00:00+23:59", "2026-01-01"]
