@@ -14,7 +14,7 @@ from batchsim._format import duration, fixed, listed
 from batchsim.engines.draws import draw
 from batchsim.measured.measurement import Measured
 from batchsim.measured.replay import Replay, replay
-from batchsim.measured.resampled import services
+from batchsim.measured.samples import services
 from batchsim.result import Result, Run
 from batchsim.result.metrics import heading, metric
 from batchsim.scenario import Scenario
@@ -104,7 +104,7 @@ class Fidelity(_check.Renewed):
 
     `simulated` is one run with the measured service time. `repeats` are many runs of the same arrivals, each
     with new noise and with another service time that is consistent with the measurement (see
-    `batchsim.measured.resampled`): their median is the prediction, and 95 of 100 lie in the `interval`.
+    `batchsim.measured.samples`): their median is the prediction, and 95 of 100 lie in the `interval`.
     `explained` is a simulation with batches `slower` by the factor seen in the replay. Any remaining
     difference comes from the order of slow batches, or from an error of the simulator.
     """

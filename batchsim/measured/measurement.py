@@ -18,7 +18,16 @@ from batchsim._files import replacing
 from batchsim._format import brief, brief_text, fixed, listed, percent
 from batchsim.measured import fits
 from batchsim.measured import measurement_files as files
-from batchsim.measured.samples import LAGS, Summary, clipped, cv_of, lasting_noise, quiet, summary
+from batchsim.measured.samples import (
+    LAGS,
+    Summary,
+    clipped,
+    cv_of,
+    lasting_noise,
+    pooled,
+    quiet,
+    summary,
+)
 from batchsim.scenario.service import Table
 
 if TYPE_CHECKING:
@@ -424,15 +433,6 @@ COPY = {True: "with the copy to the device, ", False: "without the copy to the d
 FORMATS: dict[Any, Any] = dict.fromkeys(
     ("median_ms", "spread_ms", "per_item_ms", "compile_s"), "{:.3f}".format
 ) | {"items_per_s": "{:,.0f}".format}
-
-
-def pooled(cvs: Mapping[int, float]) -> float:
-    """Return one coefficient of variation for all sizes: the root mean square.
-
-    >>> pooled({1: 0.3, 8: 0.4})
-    0.3535533905932738
-    """
-    return math.sqrt(float(np.mean(np.square(list(cvs.values())))))
 
 
 def _title(measurement: Measurement) -> str:

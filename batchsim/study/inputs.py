@@ -1,7 +1,7 @@
 """What the uncertainty of the inputs does to a choice: a measurement and a trace are samples.
 
 Each draw replaces them by a bootstrap sample: service times that the measurement allows
-(`measured.resampled`), and blocks of the trace, drawn with replacement. The choice and its nearest rivals run
+(`measured.samples`), and blocks of the trace, drawn with replacement. The choice and its nearest rivals run
 on each draw, briefly. Only the ratio to the median of all draws counts, and multiplies the
 number of the long run: the median stands for the given inputs, and what all runs share cancels. The blocks
 are fewer than the trace has, which spreads the ratios too far; their logarithms shrink by the root of the
@@ -19,7 +19,7 @@ import numpy as np
 
 from batchsim import _format
 from batchsim.measured.measurement import Measured
-from batchsim.measured.resampled import services
+from batchsim.measured.samples import services
 from batchsim.scenario import Scenario, Trace
 from batchsim.study.candidate import Candidate, by_rank
 from batchsim.study.judgement import recorded

@@ -6,7 +6,7 @@ import pytest
 
 import batchsim as bs
 from batchsim.measured.measurement import Measurement
-from batchsim.measured.resampled import services
+from batchsim.measured.samples import services
 from batchsim.measured.sized_measurement import SizedMeasurement, load
 
 TRUTH = bs.PaddedTime(2, 0.1, 0.004)

@@ -13,8 +13,7 @@ import batchsim as bs
 from batchsim._format import number
 from batchsim.measured.fidelity import KEYS, Repeats
 from batchsim.measured.measurement import Measurement
-from batchsim.measured.resampled import services
-from batchsim.measured.samples import autocorrelation
+from batchsim.measured.samples import autocorrelation, services
 from batchsim.result.metrics import heading
 from batchsim.scenario.noise import Noise
 
