@@ -62,11 +62,10 @@ from batchsim.simulate import simulate
 
 if TYPE_CHECKING:
     from batchsim import device, servers, teaching, theory
-    from batchsim.servers.comparison import compare_servers
+    from batchsim.servers.comparison import compare_routing, compare_servers
     from batchsim.study.calibration import Calibration, calibrate, predict
     from batchsim.study.capacity import Capacity, capacity
     from batchsim.study.recommendation import Recommendation
-    from batchsim.study.routings import compare_routing
     from batchsim.study.slo import SLO
     from batchsim.study.sweep import sweep
     from batchsim.study.tune import Range, tune
@@ -98,7 +97,7 @@ _ON_FIRST_USE = {
     "Calibration": "study.calibration", "calibrate": "study.calibration", "Capacity": "study.capacity",
     "Range": "study.tune", "Recommendation": "study.recommendation", "SLO": "study.slo",
     "capacity": "study.capacity", "capacity_curves": "view.pictures.curves",
-    "compare_routing": "study.routings", "compare_servers": "servers.comparison", "device": "device",
+    "compare_routing": "servers.comparison", "compare_servers": "servers.comparison", "device": "device",
     "explore": "view.explorer", "figure": "web.notebook", "film": "view.explorer.player",
     "frontier": "view.pictures.curves",
     "heat_map": "view.pictures.sweep_map", "lanes": "view.pictures.lanes",

@@ -1,11 +1,11 @@
-"""The same size and wait on all servers: one trace through the rule of each."""
+"""One traffic through the rules of several servers, or behind several routings of replicas."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from batchsim import _check
 from batchsim._format import INFINITE, aligned, duration, html_table, listed, number, rate, signed
@@ -13,6 +13,7 @@ from batchsim._workers import Crew
 from batchsim.engines.estimates import check_memory, warn_if_large
 from batchsim.result import Result
 from batchsim.scenario import OpenLoop, Rule, Scenario
+from batchsim.scenario.routing import ROUTINGS, ByKey, Routing, checked_routing
 from batchsim.servers.registry import SERVERS
 from batchsim.servers.server import Server
 from batchsim.simulate import available, simulate
@@ -21,9 +22,50 @@ if TYPE_CHECKING:
     import pandas
 
 REQUESTS = 50_000
-LATENCIES = ("mean_latency_ms", "p50_ms", "p99_ms")
-SIDES = "<>>>><"  # of the columns of the printed table
+LATENCIES = {"mean_latency_ms": "mean", "p50_ms": "p50", "p99_ms": "p99"}
+OF_TOKENS = {"ttft_p99_ms": "TTFT p99"}
 COLUMNS = ("rule", *LATENCIES, "throughput_per_s", "mean_batch_size", "stable", "why")
+
+
+class Compared:
+    """A comparison as a table, in text and in a notebook."""
+
+    title: Any
+    heads: Any
+    last: ClassVar[str] = "<"  # the side of the last column
+
+    def _rows(self) -> list[list[str]]:
+        """Return the rows of the printed table."""
+        raise NotImplementedError
+
+    @property
+    def _sides(self) -> str:
+        return "<" + ">" * (len(self.heads) - 1) + self.last
+
+    def __repr__(self) -> str:
+        lines = aligned([["", *self.heads], *self._rows()], self._sides)
+        return "\n".join([self.title, *(f"  {line}" for line in lines)])
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, ["", *self.heads], self._rows(), self._sides)
+
+
+def _ran(
+    scenario: Scenario, count: int, seed: int, executor: Executor | None, keep: str, **part: Sequence[Any]
+) -> list[Result]:
+    """Return the run of a scenario with each value of one of its parts, under the traffic of one seed."""
+    ((name, values),) = part.items()
+    check_memory(scenario, count * len(values))
+    warn_if_large(scenario, count, runs=len(values), held=len(values))
+    calls = ((replace(scenario, **{name: each}), count, seed) for each in values)
+    return [*Crew(executor).map(partial(simulate, keep=keep), calls)]
+
+
+def _check_open(scenario: Scenario, each: str) -> None:
+    _check.instance("scenario", scenario, Scenario, "a Scenario")
+    if not isinstance(scenario.workload, OpenLoop):
+        why = f"the clients of a ClosedLoop send {each} other traffic"
+        raise ValueError(f"the workload must be open: {why}, got {scenario.workload!r}")
 
 
 def rule_of(server: Server, max_batch_size: int, max_wait_ms: float) -> Rule:
@@ -63,7 +105,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ServerComparison:
+class ServerComparison(Compared):
     """One trace through several servers' rules; `results` maps each name to its run.
 
     `to_frame()` is the table. If the queue grows without bound, `stable` is False and latencies are infinite,
@@ -73,6 +115,8 @@ class ServerComparison:
     scenario: Scenario
     rules: Mapping[str, Rule]
     groups: tuple[Group, ...]
+
+    heads = (*LATENCIES.values(), "batch", "why")
 
     @property
     def results(self) -> dict[str, Result]:
@@ -116,7 +160,6 @@ class ServerComparison:
         return frame[list(COLUMNS)]
 
     def _rows(self) -> list[list[str]]:
-        """Return the rows of the printed table."""
         lines = []
         for group in self.groups:
             summary = group.result.summary()
@@ -126,17 +169,9 @@ class ServerComparison:
         return lines
 
     @property
-    def title(self) -> str:
+    def title(self) -> str:  # type: ignore[override]
         """The compared scenario, on one line."""
         return f"{len(self.rules)} servers, {self.scenario.workload!r}, {self.scenario.service!r}"
-
-    def __repr__(self) -> str:
-        rows = [["", "mean", "p50", "p99", "batch", "why"], *self._rows()]
-        return "\n".join([self.title, *(f"  {line}" for line in aligned(rows, SIDES))])
-
-    def _repr_html_(self) -> str:
-        heads = ("servers", "mean", "p50", "p99", "mean batch size", "why")
-        return html_table(self.title, heads, self._rows(), SIDES)
 
 
 def compare_servers(
@@ -158,10 +193,7 @@ def compare_servers(
     torchserve    10.0    True
     ray_serve      inf   False
     """
-    _check.instance("scenario", scenario, Scenario, "a Scenario")
-    if not isinstance(scenario.workload, OpenLoop):
-        why = "the clients of a ClosedLoop send each server other traffic"
-        raise ValueError(f"the workload must be open: {why}, got {scenario.workload!r}")
+    _check_open(scenario, "each server")
     if isinstance(servers, Mapping):
         rules = dict(servers)
         for name, rule in rules.items():
@@ -184,12 +216,96 @@ def compare_servers(
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     keep = "all" if count < REQUESTS else "requests"  # lanes draw each step of a short run
-    calls = [(replace(scenario, rule=rule), count, seed) for rule in by_rule]
-    check_memory(scenario, count * len(calls))
-    warn_if_large(scenario, count, runs=len(calls), held=len(calls))
-    results = Crew(executor).map(partial(simulate, keep=keep), calls)
+    results = _ran(scenario, count, seed, executor, keep, rule=[*by_rule])
     groups = tuple(
         Group(tuple(names), rule, result)
         for (rule, names), result in zip(by_rule.items(), results, strict=True)
     )
     return ServerComparison(scenario, rules, groups)
+
+
+# Routings.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoutingComparison(Compared):
+    """One traffic behind several routings; `results` maps the name of each to its run.
+
+    `to_frame()` is the table: latencies, the mean batch size, the imbalance (the requests of the replica with
+    most of them, over the mean), and the lowest and highest utilisation of a replica. Latencies are infinite
+    where the queue grows without end.
+    """
+
+    scenario: Scenario
+    results: Mapping[str, Result]
+
+    last = ">"
+
+    @property
+    def latencies(self) -> Mapping[str, str]:
+        """The metrics of the table that are times, with their titles."""
+        return LATENCIES if self.scenario.tokens is None else LATENCIES | OF_TOKENS
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a DataFrame with a row for each routing."""
+        import pandas
+
+        rows: dict[str, dict[str, Any]] = {}
+        for name, result in self.results.items():
+            summary, each = result.summary(), result.by_replica()["utilisation"]
+            rows[name] = {key: summary[key] if summary["stable"] else math.inf for key in self.latencies}
+            rows[name] |= {key: summary[key] for key in ("mean_batch_size", "stable")}
+            rows[name] |= {"imbalance": result.imbalance, "least_busy": each.min(), "most_busy": each.max()}
+        return pandas.DataFrame.from_dict(rows, orient="index")
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The compared scenario, on one line."""
+        return f"{self.scenario.most_replicas} replicas, {self.scenario.workload!r}, {self.scenario.rule!r}"
+
+    @property
+    def heads(self) -> Sequence[str]:  # type: ignore[override]
+        return *self.latencies.values(), "batch", "imbalance", "replicas busy"
+
+    def _rows(self) -> list[list[str]]:
+        rows = []
+        for name, row in self.to_frame().iterrows():
+            times = [INFINITE if math.isinf(row[key]) else duration(row[key]) for key in self.latencies]
+            busy = f"{row['least_busy']:.0%} to {row['most_busy']:.0%}"
+            rows.append([str(name), *times, *map(number, row[["mean_batch_size", "imbalance"]]), busy])
+        return rows
+
+
+def compare_routing(
+    scenario: Scenario, routings: Iterable[str | Routing] | None = None, requests: int = REQUESTS,
+    seed: int = 0, *, executor: Executor | None = None,
+) -> RoutingComparison:  # fmt: skip
+    """Run the same traffic behind several routings.
+
+    `routings` are names, or routings such as `routing.ByKey(1000)`; by default all that need no parameters,
+    and that of the scenario. `executor` makes the runs, as in `sweep`.
+
+    >>> from batchsim import Affine, Poisson, Scenario, SizeOrWait
+    >>> scenario = Scenario(Poisson(1200), SizeOrWait(16, 20), Affine(5, 0.25), replicas=4)
+    >>> found = compare_routing(scenario, ["round_robin", "fill_first"])
+    >>> found.to_frame()[["p99_ms", "mean_batch_size", "imbalance"]].round(1)
+                 p99_ms  mean_batch_size  imbalance
+    round_robin    27.2              6.6        1.0
+    fill_first     26.2             15.4        4.0
+    """
+    _check_open(scenario, "each routing")
+    if (count := scenario.most_replicas) == 1:
+        raise ValueError(f"replicas must be at least 2, got {count}")
+    if isinstance(routings, (str, Routing)):
+        raise TypeError(f"routings must be a list, got {routings!r}")
+    if routings is None:
+        fitting = [each for each in ROUTINGS if scenario.tokens is not None or not each.needs_tokens]
+        plain = [each.name for each in fitting if each is not ByKey]
+        routings = [*plain, *([] if scenario.routing in plain else [scenario.routing])]
+    chosen = [checked_routing(each) for each in routings]
+    if not chosen:
+        raise ValueError("routings must have at least one, got none")
+    names = [each if isinstance(each, str) else repr(each) for each in chosen]
+    many = available(scenario, _check.whole("requests", requests))
+    results = _ran(scenario, many, seed, executor, "all", routing=chosen)
+    return RoutingComparison(scenario, dict(zip(names, results, strict=True)))
