@@ -169,7 +169,7 @@ class ServerComparison(Compared):
         return lines
 
     @property
-    def title(self) -> str:  # type: ignore[override]
+    def title(self) -> str:
         """The compared scenario, on one line."""
         return f"{len(self.rules)} servers, {self.scenario.workload!r}, {self.scenario.service!r}"
 
@@ -259,12 +259,12 @@ class RoutingComparison(Compared):
         return pandas.DataFrame.from_dict(rows, orient="index")
 
     @property
-    def title(self) -> str:  # type: ignore[override]
+    def title(self) -> str:
         """The compared scenario, on one line."""
         return f"{self.scenario.most_replicas} replicas, {self.scenario.workload!r}, {self.scenario.rule!r}"
 
     @property
-    def heads(self) -> Sequence[str]:  # type: ignore[override]
+    def heads(self) -> Sequence[str]:
         return *self.latencies.values(), "batch", "imbalance", "replicas busy"
 
     def _rows(self) -> list[list[str]]:

@@ -49,7 +49,6 @@ class Requests:
     noted: tuple[str, ...] = ("mean_latency_ms", "throughput_per_s", "utilisation", "mean_batch_size")
     percentiles: Mapping[str, float] = {}
     no_optimum = ""  # why theory knows no best policy
-    mapped = True  # whether a map costs little
     map_cost = 1.0  # of a cell, as a part of a whole run's time
     latency, energy = P99, "joules_per_request"  # the metrics that settings of least energy are chosen by
 
@@ -159,7 +158,6 @@ class Tokens(Requests):
     noted = (*Requests.noted, "mean_ttft_ms", "mean_tpot_ms", "output_tokens_per_s", "preempted_share")
     percentiles = TOKEN_PERCENTILES
     no_optimum = "the best policy needs batches, got tokens"
-    mapped = False
     map_cost = 0.2
     latency, energy = TTFT_P99, "joules_per_token"
 

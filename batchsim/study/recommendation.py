@@ -11,13 +11,12 @@ from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.scenario.rules import Rule, Trigger
 from batchsim.study.candidate import Candidate, Tie
 from batchsim.study.grid import machines, overload, setting
-from batchsim.study.inputs import InputUncertainty
 from batchsim.study.judgement import Estimate, Judgement
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import SAME, Statement
-from batchsim.study.remedies import Remedy
 from batchsim.study.search import Search
 from batchsim.study.slo import LEVEL, SLO, described
+from batchsim.study.what_if import InputUncertainty, Remedy
 from batchsim.theory import Optimum
 
 if TYPE_CHECKING:

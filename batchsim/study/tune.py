@@ -33,14 +33,13 @@ from batchsim.simulate import check_requests
 from batchsim.study.candidate import Candidate, Outcome, Tie, by_rank
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.grid import Grid, Points, overload
-from batchsim.study.inputs import DRAWS, InputUncertainty, uncertainty
 from batchsim.study.judgement import Estimate, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.recommendation import Recommendation, explain, neighbours, table
-from batchsim.study.remedies import Remedy, longer, remedies
 from batchsim.study.search import FRESH, LONGEST, Search, Traffic, fits
 from batchsim.study.slo import SLO, Objective
+from batchsim.study.what_if import DRAWS, InputUncertainty, Remedy, longer, remedies, uncertainty
 
 if TYPE_CHECKING:
     import pandas
@@ -93,7 +92,7 @@ def tune(
     A `measurement` of the service times, and a trace, are samples. `inputs` bootstrap samples of them
     (default: 20 with a measurement, else 0) show how often the choice meets the objective and stays near the
     best of its two nearest rivals, and the range of its latency, in `input_uncertainty`
-    (`batchsim.study.inputs`).
+    (`batchsim.study.what_if`).
 
     `executor`: the runs are computed there, as in `sweep`, instead of by threads; the answer is the same.
     Ctrl-C returns the best so far, with `provisional` set, and `met` False unless its run with the fresh seed
