@@ -3,15 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from batchsim._compat import repeat
 from batchsim.scenario.noise import Noise
-
-if TYPE_CHECKING:
-    from batchsim.measured.measurement import Measured
 
 FEWEST = 8  # samples, to call any of them disturbed
 FEWEST_OF_TWO = 12  # samples, to find two levels
@@ -248,7 +245,7 @@ def lasting_noise(values: Sequence[float]) -> tuple[float, float]:
 STRETCHES, LEAST = 8, 4  # parts of the rounds that tell how the speed of the machine changes; the fewest
 
 
-def services(measurement: "Measured", count: int, seed: int = 0) -> Iterator[Any]:
+def services(measurement: Any, count: int, seed: int = 0) -> Iterator[Any]:
     """Yield `count` service times, with their noise, that are consistent with a measurement.
 
     Each service draws three uncertain properties:
