@@ -27,16 +27,7 @@ _TABLE = re.compile(r"^\s*\[[\w.]+\]", re.MULTILINE)  # only a scenario has such
 TABLES = ("simulate", "slo", "over")  # the other tables of a file
 WORKLOAD, RULE, SERVICE, OTHER = map(Panel, ("Workload", "Rule", "Service time", "Scenario"))
 TOKENS, STEPS = map(Panel, ("Token generation", "Continuous batching"))
-CONTINUOUS = (
-    "max_num_seqs", "max_num_batched_tokens", "first", "chunked", "reserve", "kv_blocks", "block_size",
-    "watermark_blocks", "long_prefill_token_threshold", "prefix_reuse", "max_model_len",
-)  # fmt: skip
 STEP_TIME = ("weights_ms", "per_token_ms", "per_read_ms", "per_pair_ms", "ragged")
-KNOBS = (
-    "rate_per_s", "clients", "max_batch_size", "max_wait_ms", "max_batch_units", "units", "fixed_ms",
-    "per_item_ms", "compile_ms", "servers", "devices", "host_ms", "contention", "queue_limit", "timeout_ms",
-    "timeout_action", "priorities", "sizes", "oversize_action", *STEP_TIME, *CONTINUOUS,
-)  # fmt: skip
 NEEDED = {
     "workload": "a workload by --rate-per-s, --workload, --trace or --clients",
     "service": "a service time by --fixed-ms, --table, --published, --measurement or --service",
@@ -45,9 +36,11 @@ SERVICES = ("--service", "--table", "--published", "--measurement")  # each a wh
 _TEXTBOOK = bs.SizeOrWait.parameters()  # the default rule
 _FIELDS = {
     field.name: field
-    for part in (bs.Tokens, bs.StepTime, bs.Affine, bs.Continuous, bs.SizeOrWait, Scenario)
+    for part in (
+        bs.Poisson, bs.ClosedLoop, bs.Tokens, bs.StepTime, bs.Affine, bs.Continuous, bs.SizeOrWait, Scenario
+    )
     for field in fields(part)
-}
+}  # fmt: skip
 
 
 class Lacking(ValueError):
@@ -254,7 +247,7 @@ class ScenarioFlags(Command):
         if lacking := [text for name, text in needed.items() if name not in parts]:
             raise Lacking(f"{_format.listed(lacking)} must be given, or a scenario in TOML, got none")
         if "rule" not in parts and "tokens" in parts and not _TEXTBOOK.keys() & knobs.keys():
-            parts["rule"] = bs.Continuous(**_taken(CONTINUOUS, knobs))
+            parts["rule"] = bs.Continuous(**_taken(bs.Continuous.__match_args__, knobs))
         if "rule" not in parts:
             largest, service = bs.SizeOrWait().max_batch_size, parts["service"]
             if isinstance(service, Service):  # Scenario refuses anything else
@@ -324,6 +317,12 @@ class ScenarioFlags(Command):
             return bs.StepTime(**dict.fromkeys(names[:3], 0) | _taken((*names, "ragged"), knobs))
         file_has = base is not None and isinstance(base.service, bs.Affine)
         return None if file_has else bs.Affine(knobs.pop("fixed_ms", 0), knobs.pop("per_item_ms", 0))
+
+
+# The options that are knobs of a scenario: those with the name of a field, but of a whole part.
+KNOBS = [
+    each.name for each in fields(ScenarioFlags) if each.name in _FIELDS.keys() - {*NEEDED, "rule", "tokens"}
+]
 
 
 def _taken(names: Iterable[str], knobs: dict[str, Any]) -> dict[str, Any]:

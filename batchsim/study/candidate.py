@@ -21,7 +21,7 @@ STEP = 1.01  # between measured costs that differ
 class Outcome(StrEnum):
     """What became of a setting."""
 
-    CHOSEN = "recommended"
+    RECOMMENDED = "recommended"
     NEAREST = "nearest"  # all miss the objective, this one by least
     REFUSED = "refused"  # by the scenario, before any run
     UNSTABLE = "unstable"  # its load is 1 or more

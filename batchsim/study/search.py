@@ -134,7 +134,7 @@ NONE = Bound(math.nan, math.inf)
 MEAN = "mean_latency_ms"
 
 
-Choice = tuple[Candidate, Result]
+Confirmed = tuple[Candidate, Result]  # a setting, and the run that its numbers are of
 
 
 def tried(job: Job, slo: SLO, keys: Iterable[str]) -> Ran:
@@ -158,7 +158,7 @@ class Search:
     few: Traffic | None = None
     missed: dict[Candidate, Missed] = field(default_factory=dict)  # an objective that any run would miss
     out_of_reach: str = ""  # the objective that any run of any setting would miss
-    unproven: Choice | None = None  # the best whose run with the fresh seed does not meet
+    unproven: Confirmed | None = None  # the best whose run with the fresh seed does not meet
 
     def __post_init__(self) -> None:
         latencies = [o.key for o in self.slo.objectives if o.of_requests or o.key == MEAN]
@@ -231,7 +231,7 @@ class Search:
                     why = f"{self.latency(each)}, clearly slower than with {setting(leader.knobs)}"
                     each.eliminate(Outcome.SLOWER, f"{why} in {each.searched.requests:,} requests")
 
-    def confirm(self, candidates: Sequence[Candidate]) -> Choice | None:
+    def confirm(self, candidates: Sequence[Candidate]) -> Confirmed | None:
         """Run settings with a fresh seed, in order; return the first that is shown to meet.
 
         Those come first that a run of some length can show to meet, and their runs get longer if only the
@@ -278,9 +278,9 @@ class Search:
                 self.unproven = candidate, result
         return result
 
-    # The choice.
+    # The recommendation.
 
-    def choice(self) -> tuple[Candidate, Result, Statement | None]:
+    def recommended(self) -> tuple[Candidate, Result, Statement | None]:
         """Return the recommended setting, or the nearest, with its run; give all settings their outcomes."""
         # Unless by latency alone, in groups by the cost: the first group with an answer has the best.
         green = self.prefer == "greenest"
@@ -295,7 +295,7 @@ class Search:
             if found is None:
                 continue
             best, result = found
-            best.outcome = Outcome.CHOSEN
+            best.outcome = Outcome.RECOMMENDED
             statement = self.statement(best, group, len(groups) > 1)
             for each in tied if best in tied else ():
                 same = f"{self.latency(each)}, no run tells it from {setting(best.knobs)}"
@@ -335,7 +335,7 @@ class Search:
             return ms <= lowest_ms
         return bound.most >= 0
 
-    def nearest(self) -> Choice:
+    def nearest(self) -> Confirmed:
         """Return the setting that misses the objective by least, with a run of the fresh seed."""
         ran = by_rank(each for each in self.candidates if each.searched.requests)
         if self.unproven is None and ran and (proven := self.confirm(ran[:1])):
@@ -349,7 +349,7 @@ class Search:
         best = min(self.candidates, key=order)
         return best, self._confirmed(best, self.fresh)
 
-    def provisional(self) -> Choice:
+    def provisional(self) -> Confirmed:
         """Return the best setting so far, with its last run.
 
         If none has run yet, it is the first that is not ruled out, with a short run.

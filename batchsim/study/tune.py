@@ -152,7 +152,7 @@ def tune(
             if ranges:
                 explored(over, search, partial(make, scenario), attempted)
             search.start()
-            best, result, statement = search.choice()
+            best, result, statement = search.recommended()
         except KeyboardInterrupt:
             interrupted = f"interrupted after {traffic.simulated:,} requests"
             best, result = search.provisional()
@@ -161,7 +161,7 @@ def tune(
             grid, entries = Points.of(tried), [*several]
         judgement, simulated = best.last.judgement, traffic.simulated
         met = best.fresh.judgement.meets
-        best.outcome = Outcome.CHOSEN if met else Outcome.NEAREST
+        best.outcome = Outcome.RECOMMENDED if met else Outcome.NEAREST
         best.why = judgement.against_limits
         ranked = by_rank(search.candidates)
         ties = [Tie(each.knobs, best.advantage(each)) for each in ranked if each.outcome is Outcome.TIED]

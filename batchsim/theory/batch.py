@@ -132,15 +132,21 @@ def uncapped_bound(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> fl
     >>> round(uncapped_bound(0.5 / 0.1438e-3, 1.8874, 0.1438), 4)
     5.9019
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0) / 1000
-    fixed = _check.real("fixed_ms", fixed_ms, at_least=0)
-    item = _check.real("per_item_ms", per_item_ms, at_least=0)
+    rate, fixed, item = _of_a_line(rate_per_s, fixed_ms, per_item_ms)
     load = rate * item
-    if load >= 1:
-        check_load(rate * 1000, 1000 / item)
     light = (item + fixed) / (2 * (1 - load)) * (1 + 2 * rate * fixed + (1 - rate * fixed) / (1 + load))
     heavy = 1.5 * fixed / (1 - load) + item / 2 * (load + 2) / (1 - load**2)
     return float(min(light, heavy))
+
+
+def _of_a_line(rate_per_s: float, fixed_ms: float, per_item_ms: float) -> tuple[float, float, float]:
+    """Return the rate per ms and the two costs, or raise, also if no batch is large enough for the rate."""
+    rate = _check.real("rate_per_s", rate_per_s, above=0) / 1000
+    fixed = _check.real("fixed_ms", fixed_ms, at_least=0)
+    item = _check.real("per_item_ms", per_item_ms, at_least=0)
+    if rate * item >= 1:
+        check_load(rate * 1000, 1000 / item)
+    return rate, fixed, item
 
 
 def neuts(rate_per_s: float, mean_service_ms: float, min_batch_size: int, max_batch_size: int) -> Answer:
@@ -312,11 +318,7 @@ def frozen_wait_min_ms(
     >>> round(frozen_wait_min_ms(rate_per_s=1000, fixed_ms=5, per_item_ms=0.25), 6)
     5.666667
     """
-    rate = _check.real("rate_per_s", rate_per_s, above=0) / 1000
-    fixed = _check.real("fixed_ms", fixed_ms, at_least=0)
-    item = _check.real("per_item_ms", per_item_ms, at_least=0)
-    if rate * item >= 1:
-        check_load(rate * 1000, 1000 / item)
+    rate, fixed, item = _of_a_line(rate_per_s, fixed_ms, per_item_ms)
     needed = rate * fixed / (1 - rate * item)
     uncapped_ms = max(0.0, (needed - 1) / rate)
     if max_batch_size is None or uncapped_ms == 0:

@@ -378,16 +378,9 @@ class PythonForm:
         program.put(document, call, self._callee(call) or self.batching[0])
         if self.around is not None and (around := self._around(program, call)) is not None:
             program.put(document, around, self.around)
-            calls = [
-                each
-                for each in program.calls
-                if self.overrides and each.callee == f"{around.label}.{self.overrides}"
-            ]
-            if len(calls) > 1:
-                lines = several([str(each.place[0]) for each in calls])
-                raise ValueError(f"{calls[0].callee} must be called once, got it in lines {lines}")
-            for each in calls:
-                program.put(document, each, self.around)
+            later = f"{around.label}.{self.overrides}" if self.overrides else ""
+            if last := _once([each for each in program.calls if later and each.callee == later]):
+                program.put(document, last, self.around)
         for each in program.calls:
             if each.callee.rpartition(".")[2] in self.setters:
                 call_of = f"line {each.place[0]}: {each.callee}"
@@ -424,7 +417,12 @@ class PythonForm:
         found = [each for each in program.calls if self.around is not None and each.is_of(self.around)]
         if self.by_class and call.within is not None:
             return next((each for each in found if each.node in call.within.decorator_list), None)
-        if len(found) > 1 and not self.by_class:
-            lines = several([str(each.place[0]) for each in found])
-            raise ValueError(f"{found[0].callee} must be called once, got it in lines {lines}")
-        return found[0] if len(found) == 1 else None
+        return (found[0] if len(found) == 1 else None) if self.by_class else _once(found)
+
+
+def _once(calls: list[Call]) -> Call | None:
+    """Return the only call, None if there is none, or raise."""
+    if len(calls) > 1:
+        lines = several([str(each.place[0]) for each in calls])
+        raise ValueError(f"{calls[0].callee} must be called once, got it in lines {lines}")
+    return calls[0] if calls else None
