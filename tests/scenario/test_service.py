@@ -36,11 +36,6 @@ def test_below_its_smallest_size_a_table_costs_what_the_smallest_does():
     assert [service(size) for size in (1, 2, 3, 4)] == [0.003] * 4
 
 
-def test_above_its_largest_size_a_table_is_refused():
-    with pytest.raises(ValueError, match="at most the Table's largest size, 8, got 9"):
-        bs.Table({1: 2.0, 8: 6.0})(9)
-
-
 def test_a_table_takes_pairs_in_any_order_and_numbers_of_numpy():
     assert bs.Table([(8, 6), (1, 2)]) == bs.Table({1: 2, 8: 6})
     assert bs.Table({np.int64(1): np.float32(2)})(1) == 0.002
@@ -99,11 +94,6 @@ def test_padding_reaches_beyond_the_batch_but_not_beyond_itself():
     assert service(1) == 0.009
     with pytest.raises(ValueError, match="batch_size must be at most the largest padded size, 16, got 17"):
         service(17)
-
-
-def test_padding_beyond_the_table_is_refused():
-    with pytest.raises(ValueError, match="at most the Table's largest size, 8, got 16"):
-        bs.Table({1: 2, 8: 9}).padded_to([16])(1)
 
 
 def test_padding_may_be_any_iterable_of_sizes():
@@ -338,6 +328,8 @@ def test_a_service_refuses():
     bs.Affine(1, 1)(0) -> batch_size must be at least 1, got 0
     bs.Affine(1, 1)(2.0) -> TypeError: batch_size must be a whole number, got 2.0
     bs.Table({1: 2})(0) -> batch_size must be at least 1, got 0
+    bs.Table({1: 2.0, 8: 6.0})(9) -> at most the Table's largest size, 8, got 9
+    bs.Table({1: 2, 8: 9}).padded_to([16])(1) -> at most the Table's largest size, 8, got 16
     """
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pytest
@@ -267,6 +266,10 @@ def test_what_makes_no_grid_is_refused():
     surface(SCENARIO, [4], [1], 9, -1) -> seed must be at least 0, got -1
     surface(SCENARIO, [4], [1], 9, metric="watts") -> metric must be one of joules, got 'watts'
     surface(SCENARIO, [4], [1], 9, metric="joules") -> metric='joules' needs watts, the power of a server
+    load_curve(SCENARIO.replace(workload=bs.Trace([1.0, 1.0])), 10)
+        -> must span some time to be scaled to a rate
+    surface(SCENARIO, [4], [0], 10**12) -> MemoryError: 1,000,000,000,000 requests need
+    load_curve(SCENARIO, requests=10**12) -> MemoryError: 1,000,000,000,000 requests need
     """
 
 
@@ -336,11 +339,6 @@ def test_a_curve_of_nobody_served_has_no_latencies():
     curve = load_curve(SCENARIO.replace(timeout_ms=0, max_wait_ms=5), 50)
     assert np.isnan(curve.p99_ms).any()
     assert_each_point_is_a_run(SCENARIO.replace(timeout_ms=0, max_wait_ms=5), 50, 0, curve)
-
-
-def test_a_trace_without_a_rate_says_so():
-    with pytest.raises(ValueError, match="a Trace must span some time to be scaled to a rate"):
-        load_curve(SCENARIO.replace(workload=bs.Trace([1.0, 1.0])), 10)
 
 
 # What is kept from move to move.
@@ -461,12 +459,6 @@ def test_a_caller_hears_of_a_loop_that_a_thread_compiles():
 def surface_of_one():
     plan = draw(SMALL, 100, 0)
     return grid_runs.run_many(plan, [SMALL.rule])
-
-
-@pytest.mark.parametrize("call", [lambda **how: surface(SMALL, [4], [0], **how), partial(load_curve, SMALL)])
-def test_more_requests_than_memory_holds_are_refused_at_once(call):
-    with pytest.raises(MemoryError, match=r"1,000,000,000,000 requests need"):
-        call(requests=10**12)
 
 
 def test_a_setting_that_lasts_longer_than_the_clock_counts_is_refused_alone():

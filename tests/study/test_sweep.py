@@ -311,17 +311,9 @@ def test_a_setting_that_no_run_takes_is_refused():
     sweep(BASE, OVER, executor=4) -> TypeError: executor must have submit(), ... got 4
     sweep(BASE, OVER, out="") -> TypeError: out must be a folder's name, got ''
     sweep(BASE, OVER, out=4) -> TypeError: out must be a folder's name, got 4
+    sweep("busy", OVER) -> TypeError: scenario must be a Scenario, got 'busy'
+    sweep(BASE.replace(workload=bs.Trace([0, 1])), OVER, 3) -> requests must be at most the trace's 2, got 3
     """
-
-
-def test_a_scenario_must_be_one():
-    with pytest.raises(TypeError, match="scenario must be a Scenario, got 'busy'"):
-        sweep("busy", OVER)
-
-
-def test_more_requests_than_the_only_trace_holds_are_refused():
-    with pytest.raises(ValueError, match="requests must be at most the trace's 2, got 3"):
-        sweep(BASE.replace(workload=bs.Trace([0, 1])), OVER, 3)
 
 
 def test_an_error_in_a_point_names_the_point_and_stops_the_sweep():

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from oracles.plans import TIMERS
-from refusals import pattern, rows
+from refusals import pattern, refusals, rows
 from scipy import special
 
 import batchsim as bs
@@ -117,22 +117,10 @@ def test_the_textbook_rule_is_answered_under_another_name_too():
     assert (asked.model, asked.mean_latency_ms) == (same.model, same.mean_latency_ms)
 
 
-@pytest.mark.parametrize(("enough", "wait_s"), [(2, 0.003), (2, 0.02)])
-def test_a_timer_beside_a_minimum_batch_size_is_not_solved(enough, wait_s):
+@pytest.mark.parametrize("wait_s", [0.003, 0.02])
+def test_a_timer_beside_a_minimum_batch_size_is_not_solved(wait_s):
     with pytest.raises(ValueError, match="minimum batch size of 2 is not solved"):
-        solve_threshold(150, SERVICE, Threshold(wait_s, enough, 8))
-
-
-@pytest.mark.parametrize("rule", [bs.SizeOrWait(1, 0), bs.SizeOrWait(8, 5), bs.AtLeast(2, 8)])
-def test_an_unstable_scenario_has_no_steady_state(rule):
-    with pytest.raises(ValueError, match=r"the load must be below 1, got .*: 2,000/s with"):
-        theory.expected(scenario(bs.Poisson(2000), rule))
-
-
-def test_a_rule_that_takes_all_it_can_has_the_capacity_of_its_largest_batch():
-    # Two would be served at 667/s, but where eight wait, eight are taken, at 400/s.
-    with pytest.raises(ValueError, match="500/s with saturation at 400/s"):
-        theory.expected(scenario(bs.Poisson(500), bs.SizeOrWait(8, 0), bs.Table({1: 5, 2: 3, 8: 20})))
+        solve_threshold(150, SERVICE, Threshold(wait_s, 2, 8))
 
 
 def test_batches_of_one_with_sizes_are_m_g_1_with_the_moments_of_the_sizes():
@@ -306,11 +294,6 @@ def test_what_theory_says_of_a_scenario_is_what_a_run_has(rule):
     assert answered > 10
 
 
-def test_only_a_scenario_is_asked_of():
-    with pytest.raises(TypeError, match="scenario must be a Scenario, got 5"):
-        theory.expected(5)
-
-
 def test_theory_loads_nothing_heavy_but_scipy():
     program = (
         "import sys, batchsim.theory as theory\n"
@@ -407,13 +390,26 @@ def test_what_was_worked_out_is_kept(monkeypatch):
     assert theory_curve(SCENARIO.replace(rate_per_s=5), [300, 400]).mean_ms.tolist() == first.mean_ms.tolist()
 
 
-@pytest.mark.parametrize("rates", [[], [2, 1], [1, 1]])
-def test_rates_must_rise(rates):
-    with pytest.raises(ValueError, match="rates must rise, got"):
-        theory_curve(SCENARIO, rates)
+# Two would be served at 667/s, but where eight wait, all eight are taken, at 400/s.
+TAKES_ALL, SLOW = bs.SizeOrWait(8, 0), bs.Table({1: 5, 2: 3, 8: 20})
 
 
-@pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf])
-def test_a_rate_must_be_one(rate):
-    with pytest.raises(ValueError, match="a rate must be"):
-        theory_curve(SCENARIO, [rate])
+@refusals
+def test_what_has_no_steady_state_or_makes_no_sense_is_refused():
+    """
+    theory.expected(scenario(bs.Poisson(2000), bs.SizeOrWait(1, 0)))
+        -> load must be below 1, got ...: 2,000/s with
+    theory.expected(scenario(bs.Poisson(2000), bs.SizeOrWait(8, 5)))
+        -> load must be below 1, got ...: 2,000/s with
+    theory.expected(scenario(bs.Poisson(2000), bs.AtLeast(2, 8)))
+        -> load must be below 1, got ...: 2,000/s with
+    theory.expected(scenario(bs.Poisson(500), TAKES_ALL, SLOW)) -> 500/s with saturation at 400/s
+    theory.expected(5) -> TypeError: scenario must be a Scenario, got 5
+    theory_curve(SCENARIO, []) -> rates must rise, got []
+    theory_curve(SCENARIO, [2, 1]) -> rates must rise, got
+    theory_curve(SCENARIO, [1, 1]) -> rates must rise, got
+    theory_curve(SCENARIO, [0]) -> a rate must be greater than 0
+    theory_curve(SCENARIO, [-1]) -> a rate must be greater than 0
+    theory_curve(SCENARIO, [math.nan]) -> a rate must be a number
+    theory_curve(SCENARIO, [math.inf]) -> a rate must be finite
+    """

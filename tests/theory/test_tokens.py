@@ -106,11 +106,6 @@ def test_the_slotted_queue_is_as_simulated():
     assert result.latency_ms.mean() == pytest.approx(found.mean_latency_ms, rel=0.005)
 
 
-def test_a_slotted_queue_that_idles_is_refused():
-    with pytest.raises(ValueError, match="busy 99% of the time or more, got 2 at a step"):
-        theory.slotted(5, 10, output=40)
-
-
 # Whole batches.
 
 
@@ -334,11 +329,6 @@ def test_batches_that_begin_at_some_of_the_listed_lengths_only_have_no_answer():
     assert "got 4 and 2, which share 2" in theory.expected(scenario).why
 
 
-def test_overload_has_no_steady_state():
-    with pytest.raises(ValueError, match=r"the load must be below 1, got .*: 20/s"):
-        theory.expected(SATURATED.replace(workload=bs.Poisson(20)))
-
-
 @refusals
 def test_what_makes_no_sense_is_refused():
     """
@@ -348,6 +338,8 @@ def test_what_makes_no_sense_is_refused():
     theory.seats_by_memory(5, 4, 4, reserve="all") -> reserve must be
     theory.request_alone(REAL, 5) -> TypeError: tokens must be a Tokens, got 5
     theory.useful_share(5, 0) -> batch_size must be at least 1, got 0
+    theory.slotted(5, 10, output=40) -> busy 99% of the time or more, got 2 at a step
+    theory.expected(SATURATED.replace(workload=bs.Poisson(20))) -> the load must be below 1, got ...: 20/s
     """
 
 
