@@ -38,7 +38,7 @@ class StepMomentView(MomentView):
         if self.strip is not None:
             self.ax.tick_params(labelbottom=False)
             self.strip.set_ylabel("taken")
-            self.strip.set_title(" ", size=self.em)  # room for the shares
+            self.strip.set_title(" ", size=self.em, alpha=0)  # room for the shares
             self.strip.yaxis.set_major_formatter("{x:g}%")
             self.strip.yaxis.set_major_locator(Ticks(3))
 
