@@ -133,7 +133,8 @@ def _series(ax: Axes) -> Iterable[str]:
 
 def _numbers(artist: Any) -> str:
     """Return what there is to say of a series' numbers."""
-    is_bare = isinstance(artist, Line2D) and artist.get_linestyle() == "None"
+    is_line = isinstance(artist, Line2D) and artist.get_linestyle() != "None"
+    has_marks = isinstance(artist, Line2D) and artist.get_marker() != "None"
     match artist:
         case BarContainer():
             lying = artist.orientation == "horizontal"
@@ -143,9 +144,11 @@ def _numbers(artist: Any) -> str:
             return counted(len(np.atleast_2d(artist.get_offsets())), "point")
         case LineCollection():
             return counted(len(artist.get_segments()), "line")
-        case Line2D(axes=Axes() as ax) if is_bare and artist.get_transform() != ax.transData:
+        case Line2D(axes=Axes() as ax) if (
+            has_marks and not is_line and artist.get_transform() != ax.transData
+        ):
             return counted(np.shape(artist.get_path().vertices)[0], "point")  # at an edge, not at a number
-        case Line2D() if not is_bare or artist.get_marker() != "None":
+        case Line2D() if is_line or has_marks:
             return _line(*(np.asarray(each, object) for each in artist.get_data()))
     return ""
 

@@ -339,6 +339,7 @@ def test_points_without_a_steady_state_are_crosses_and_said_so(rates):
     (crosses,) = lines(chart.axes[0], "x")
     assert crosses.get_xdata().tolist() == [3200]
     assert "overloaded, or not possible" in named(chart)
+    assert "overloaded, or not possible: 1 point." in chart.words
 
 
 def heights(ax, line):
