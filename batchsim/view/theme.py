@@ -61,6 +61,11 @@ FILLS = {
     "padding": Fill("background", "\\\\\\\\\\", "blue"),
 }
 TELLING = 0.7  # of a seat's height: prompts fill it, tokens do not
+# What happens in the seats of token generation, in the order of legends.
+SEATS = {
+    "waiting": "waiting", "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept",
+    "empty": "empty seat", "padding": "empty, computed", "again": "computed again", "preempted": "preempted",
+}  # fmt: skip
 
 
 def in_words(part: str) -> str:

@@ -16,7 +16,7 @@ from batchsim.view.film.clip import Clip, Lane, lanes_words, request_lane, token
 from batchsim.view.film.film import Film, PlayRange, QueueFilm
 from batchsim.view.film.token_film import SeatFilm
 from batchsim.view.scales import nice
-from batchsim.view.theme import COMPONENTS, TELLING, in_words
+from batchsim.view.theme import COMPONENTS, SEATS, TELLING, in_words
 
 HIGH, TALL, LEAST, TEXTS = 1.3, 14.0, 0.35, 9.2  # ems: rows of seats, at most all, at least one; the names
 
@@ -158,15 +158,10 @@ class TokenLanes(RequestLanes):
         kept = any((each["last_token_s"] < each["end_s"]).any() for each in stays)
         again, preempted = (any(each[name].any() for each in stays) for name in ("again", "preempted"))
         padded = any(lane["padding"]["seat"].size for lane in lanes)
-        names = [
-            ("waiting", "waiting", 1.0),
-            ("prefill", "prompt", 1.0),
-            ("decode", "a token a step", TELLING),
-        ]
-        names += [("padded", "done, seat kept", TELLING)] * kept + [("empty", "empty seat", 1.0)]
-        names += [("padding", "empty, computed", 1.0)] * padded
-        names += [("again", "computed again", 1.0)] * again
-        return names + [("preempted", "preempted", 1.0)] * preempted
+        there = {"padded": kept, "padding": padded, "again": again, "preempted": preempted}
+        shares = {"decode": TELLING, "padded": TELLING}
+        names = (name for name in SEATS if there.get(name, True))
+        return [(name, SEATS[name], shares.get(name, 1.0)) for name in names]
 
     @staticmethod
     def height_em(lane: Lane) -> float:

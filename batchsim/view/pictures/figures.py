@@ -113,7 +113,7 @@ def show_legend(ax: Axes, handles: Sequence[Any]) -> None:
 
 FAINT = 0.598  # the brightness from which letters are faint on white
 FULL = 0.8  # of the width: the name of a line that ends before stands at its end
-APART = 1.5  # the least distance of two lines of names, in heights of their letters
+APART = 1.5  # the distance of two lines of names, in heights of their letters; of longer names a little more
 FAR, CUT = 5, 1.5  # a bar so many times as long as the second is cut off at so many times that length
 TORN = np.array([(0, -0.4), (1, -0.4), (0.96, -0.2), (1, 0), (0.96, 0.2), (1, 0.4), (0, 0.4)])
 SEEN = 0.09  # of the longest bar: the least width that holds the name of a part
@@ -145,8 +145,9 @@ def name_lines(ax: Axes, answer: str = "") -> None:
             ends[x >= FULL].append((style, name, x if x < FULL else 1, min(max(y, 0), 1), beside))
     height = ax.get_window_extent().height
     for group in ends:
-        lines = max((name.count("\n") + 1 for _, name, *_ in group), default=1)
-        places = apart([y * height for *_, y, _ in group], APART * FONT * lines, 0, height)
+        lines = (name.count("\n") for _, name, *_ in group)
+        sizes = [APART * FONT * (1 + more + 0.4 * bool(more)) for more in lines]
+        places = apart([y * height for *_, y, _ in group], sizes, 0, height)
         for (style, name, x, _, beside), place in zip(group, places, strict=True):
             ax.annotate(name, (x, place / height), (beside, 0), **FROM_AXES, va="center", **style)
 

@@ -17,8 +17,9 @@ from batchsim.view.film.film import PlayRange
 from batchsim.view.film.lane_kinds import KINDS, comparison_of, since, stretch_of, title_of
 from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.picture import Picture, styled
+from batchsim.view.pictures.seats import parts_of
 from batchsim.view.pictures.view import FROM_AXES, Style
-from batchsim.view.theme import LIGHT, PAGE, TELLING, THEMES, Theme, fill_style, named
+from batchsim.view.theme import LIGHT, PAGE, THEMES, Theme, fill_style, named
 
 WIDTH_PX, POINTS = 960, 72
 HEAD, FOOT = 5.0, 3.6  # heights in ems
@@ -196,15 +197,11 @@ def _draw_seats(view: "Lanes", ax: Axes, lane: Lane, height_em: float) -> tuple[
     top = -(seats + gap) * stays["server"] - stays["seat"]
     paper = {"facecolor": view.theme.background, "hatch": "", "zorder": 1.9}
     view.put(ax, "empty", begin, end, top - 1, top, **paper)
-    middle, again = top - 0.5, stays["again"]
+    middle = top - 0.5
     thin = 0.0015 * ax.get_xlim()[1]  # a line of paper separates successive requests
     until = end - np.where(end - begin > 4 * thin, thin, 0.0)
-    for name, which in (("prefill", ~again), ("again", again)):
-        low, high = middle[which] - 0.45, middle[which] + 0.45
-        view.put(ax, name, begin[which], np.minimum(first, until)[which], low, high)
-    low, high = middle - 0.45 * TELLING, middle + 0.45 * TELLING
-    view.put(ax, "decode", first, np.minimum(last, until), low, high)
-    view.put(ax, "padded", last, until, low, high)
+    for name, (left, right, high) in parts_of(begin, first, last, until, stays["again"]).items():
+        view.put(ax, name, left, np.minimum(right, until), middle - 0.45 * high, middle + 0.45 * high)
     gone = stays["preempted"] & (stays["end_s"] <= view.stretch.until_s)
     ax.plot(end[gone], middle[gone], linestyle="none", **view.mark)
     room = rows * QUEUE_EM / max(height_em - QUEUE_EM, 1)

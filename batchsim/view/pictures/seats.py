@@ -11,15 +11,10 @@ from batchsim.view.pictures.cells import rectangles
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.steps import StepMomentView
 from batchsim.view.pictures.view import Spot, Style, Ticks
-from batchsim.view.theme import TELLING, fill_style
+from batchsim.view.theme import SEATS, TELLING, fill_style
 
 FEW = 40  # up to this number, empty seats are shown, too
 LANE = 0.88  # height of a lane, as a part of the distance between two
-# The same names as in `bs.lanes`, in the order of the legend.
-NAMES = {
-    "prefill": "prompt", "decode": "a token a step", "padded": "done, seat kept", "empty": "empty seat",
-    "again": "computed again", "padding": "empty, computed",
-}  # fmt: skip
 
 
 class SeatsView(StepMomentView):
@@ -46,30 +41,27 @@ class SeatsView(StepMomentView):
         begin, first, last, end = map(
             ms, (found.begin_s, found.first_token_s, found.last_token_s, found.end_s)
         )
-        middle, more, telling = found.seat + 1.0, now.padding, TELLING * LANE
+        middle, more = found.seat + 1.0, now.padding
         paper: Style = {"linewidth": 0, "facecolor": self.look.background, "zorder": 1.5}
         self.area("paper", rectangles(begin, end, middle - 0.5, middle + 0.5), **paper)
         # Seats count as empty only while something runs.
         from_ms, to_ms = map(ms, now.busy_s)
         seldom = (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum()  # too little to be seen
-        self._put("prefill", begin, first, middle, LANE, ~found.again)
-        self._put("decode", first, last, middle, telling)
-        self._put("padded", last, end, middle, telling)
+        for name, (left, right, high) in parts_of(begin, first, last, end, found.again).items():
+            self._put(name, left, right, middle, LANE * high)
         whole = np.full(from_ms.size, (lanes + 1) / 2)
-        self._put("empty", from_ms, to_ms, whole, lanes, zorder=1, label=NAMES["empty"] * (not seldom))
-        self._put("again", begin, first, middle, LANE, found.again)
+        self._put("empty", from_ms, to_ms, whole, lanes, zorder=1, label=SEATS["empty"] * (not seldom))
         self._put("padding", ms(more.begin_s), ms(more.end_s), more.seat + 1.0, LANE)
         back = found.preempted & (found.end_s <= now.end_s)
         self.show_preemptions(end[back], middle[back])
 
     def _put(
-        self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float,
-        which: Any = True, **more: Any,
-    ) -> None:  # fmt: skip
-        some = (to_ms > from_ms) & which
+        self, name: str, from_ms: np.ndarray, to_ms: np.ndarray, middle: np.ndarray, high: float, **more: Any
+    ) -> None:
+        some = to_ms > from_ms
         if some.any():
             edges = middle[some] - high / 2, middle[some] + high / 2
-            style: Style = fill_style(self.look, name) | {"label": NAMES[name], "zorder": 2} | more
+            style: Style = fill_style(self.look, name) | {"label": SEATS[name], "zorder": 2} | more
             self.area(name, rectangles(from_ms[some], to_ms[some], *edges), **style)
 
     def spot(self, ax: Axes, x: float, y: float, data: ViewData) -> Spot | None:
@@ -119,6 +111,19 @@ class SeatsView(StepMomentView):
         owner = f" of server {now.server + 1:,} of {servers:,}" if servers > 1 else ""
         seats = f"The time of {counted(lanes, 'seat')}{owner} in these steps: {told}{preempted}"
         return [f"{seats}."]
+
+
+def parts_of(
+    begin: np.ndarray, first: np.ndarray, last: np.ndarray, end: np.ndarray, again: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray, float]]:
+    """Return the parts of stays in seats by name: from where to where, and their share of a seat's height.
+
+    `first` and `last` are when their first and last tokens come; `again`: the prompt is computed again.
+    """
+    return {
+        "prefill": (begin, np.where(again, begin, first), 1.0), "decode": (first, last, TELLING),
+        "padded": (last, end, TELLING), "again": (begin, np.where(again, first, begin), 1.0),
+    }  # fmt: skip
 
 
 def lanes_of(now: Moment) -> int:

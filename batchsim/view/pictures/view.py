@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -212,7 +213,8 @@ class View:
         low, high = scale.transform(np.array(axis.get_view_interval()))
         least = ems * self.em_px / length * (high - low)
         at = scale.transform(np.array([x if across else y for _, x, y in ends.values()])).tolist()
-        places = scale.inverted().transform(np.array(apart(at, least, low + least / 2, high - least / 2)))
+        at = apart(at, [least] * len(at), low + least / 2, high - least / 2)
+        places = scale.inverted().transform(np.array(at))
         for (key, (words, x, y)), place in zip(ends.items(), places.tolist(), strict=True):
             x, y = (place, y) if across else (x, place)
             colour = {"color": (colours or {}).get(key, self.look.ink)}
@@ -397,33 +399,27 @@ def below(ax: Axes, handles: Sequence[Any], widest: int, wide_px: float | None =
     return math.ceil(len(handles) / columns)
 
 
-def apart(places: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Return places moved as little as possible, in the same order, each at least `least` from the next.
+def apart(places: Sequence[float], sizes: Sequence[float], low: float, high: float) -> list[float]:
+    """Return the places of labels of these sizes, moved as little as possible so that none overlap.
 
-    It separates the labels of lines that end near each other, and keeps them from `low` to `high` if they
-    fit.
+    They keep their order, and stay from `low` to `high` if there is room. It separates the labels of lines
+    that end near each other.
 
-    >>> apart([10, 12, 40], 8, 0, 44)
+    >>> apart([10, 12, 40], [8, 8, 8], 0, 44)
     [7.0, 15.0, 40.0]
     """
     order = sorted(range(len(places)), key=lambda i: places[i])
-    # Labels that would overlap form a group, centred on the mean of its members' places; that is where the
-    # sum of their squared moves is least. A group that reaches the one before it merges with it.
-    groups: list[tuple[float, int]] = []  # the middle, and the number of labels
-    for i in order:
-        groups.append((places[i], 1))
-        while len(groups) > 1:
-            (one, some), (two, more) = groups[-2:]
-            if two - more * least / 2 >= one + some * least / 2:
-                break
-            groups[-2:] = [((one * some + two * more) / (some + more), some + more)]
-    flat = [middle + (place - (n - 1) / 2) * least for middle, n in groups for place in range(n)]
-    # Up from the lower limit, then down from the upper one, which wins where there is too little room.
-    for rank, place in enumerate(flat):
-        flat[rank] = max(place, flat[rank - 1] + least if rank else low)
-    for rank in reversed(range(len(flat))):
-        flat[rank] = min(flat[rank], flat[rank + 1] - least if rank < len(flat) - 1 else high)
-    moved = [0.0] * len(places)
-    for rank, i in enumerate(order):
-        moved[i] = float(flat[rank])
-    return moved
+    stack = [0.0]  # their places if the first is at 0 and each is beside the one before
+    for one, other in pairwise(order):
+        stack.append(stack[-1] + (sizes[one] + sizes[other]) / 2)
+    # The least sum of squared moves: labels that would overlap form a group at the mean of its members'
+    # places, each measured from its place in the stack. A group that reaches the one before merges with it.
+    groups: list[tuple[float, int]] = []
+    for i, down in zip(order, stack, strict=False):
+        groups.append((places[i] - down, 1))
+        while len(groups) > 1 and groups[-1][0] <= groups[-2][0]:
+            (one_at, some), (other_at, more) = groups[-2:]
+            groups[-2:] = [((one_at * some + other_at * more) / (some + more), some + more)]
+    starts = [min(max(at, low), high - stack[-1]) for at, count in groups for _ in range(count)]
+    moved = dict(zip(order, map(sum, zip(starts, stack, strict=False)), strict=True))
+    return [moved[i] for i in range(len(places))]
