@@ -180,12 +180,13 @@ def _noise_values(noise: Noise | None, _: Any) -> Values:
     return values
 
 
+def _noise(values: Mapping[str, Any], _: Any) -> Noise | None:
+    lasts = bool(values["noise_correlation"])  # else its memory has no effect
+    return Noise(*(values[name] for name in NOISE[: 4 if lasts else 2])) if values["noise_cv"] else None
+
+
 NOISE = "noise_cv", "noise", "noise_correlation", "noise_batches"
-NOISE_PART = Part(
-    NOISE,
-    lambda values, _: Noise(*(values[name] for name in NOISE)) if values["noise_cv"] else None,
-    _noise_values,
-)
+NOISE_PART = Part(NOISE, _noise, _noise_values)
 
 
 def _workload(values: Mapping[str, Any], given: Any) -> Any:

@@ -13,6 +13,7 @@ from batchsim.scenario.full_batches import mean_seconds
 from batchsim.scenario.routing import NAMES
 from batchsim.scenario.rules import RULES_OF_SIZES
 from batchsim.scenario.sized_time import PaddedTime, SizedTime, SizeTable
+from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import SERVERS, SIZE_SERVERS
 from batchsim.servers.server import ServerConfig
 from batchsim.study.slo import SLO
@@ -75,7 +76,8 @@ PARTS: Parts = {
     **kind.PARTS,
     "workload.priorities": optional("priorities"),
     "workload.sizes": chosen("sizes", SIZES),
-    "workload.size_unit": same("size_unit"),
+    "workload.size_unit": same("size_unit")._replace(
+        make=lambda values, _: UNIT if values["sizes"] == "none" else values["size_unit"]),
     "rule": _RULE._replace(make=_rule),
     "service": chosen("service", SERVICES)._replace(whole=True),
     "service.noise": kind.NOISE_PART,
