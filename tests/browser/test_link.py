@@ -15,7 +15,7 @@ def test_what_copy_link_copies_opens_the_same_state(kind, request, opened):
     server = request.getfixturevalue(kind)
     cells, size = () if kind == "app" else (PANEL,), {"width": 1280, "height": 800}
     with opened(server, *cells, viewport=size) as panel:
-        panel.kernel.run(f"panel.session.open_link({LINK!r}); panel.screen.enlarge('map')")
+        panel.kernel.run(f"panel.session.open_link({LINK!r}); panel.session.enlarge('map')")
         panel.page.evaluate(CLIPBOARD)
         panel.kernel.run("panel.share.buttons['Copy link'].click()")
         assert eventually(lambda: panel.page.evaluate("window.copied"))

@@ -101,7 +101,9 @@ class Explorer(widgets.Box):
         self.server.observe(lambda change: self._turn_to_server(change["new"]), names="value")
         self.words.observe(lambda _: set_class(self.readout, "batchsim-open", self.words.value), "value")
         self.screen.observe(lambda _: self._fold(), names="alone")
-        self.screen.observe(self._name_more, names="more")
+        self.screen.observe(
+            lambda change: self.more.set_trait("description", "Less" if change["new"] else "More"), "more"
+        )
         if session.style.large == self.state.kind.film:
             self.turn_to(self.play)
         session.refresh()
@@ -154,7 +156,7 @@ class Explorer(widgets.Box):
 
     def _enlarge(self, key: str | None) -> None:
         if key and key in dict(offered(self.session)).values() and not self.changes_views:
-            self.screen.enlarge(key)
+            self.session.enlarge(key)
 
     def _turn_to_server(self, server: int | None) -> None:
         if server is not None:  # as it is while the list itself changes
@@ -183,9 +185,6 @@ class Explorer(widgets.Box):
             self.predict.predicting.value = False  # which uncovers the picture
             self._turn_home()
         self.screen.more = not more
-
-    def _name_more(self, change: dict[str, Any]) -> None:
-        self.more.description = "Less" if change["new"] else "More"
 
     def _fold(self) -> None:
         """Close the pages while the controls are below the picture; open one when they are to its left."""

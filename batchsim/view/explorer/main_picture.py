@@ -94,10 +94,6 @@ class MainPicture(anywidget.AnyWidget):
             with self.session.lock, self.session.reporting():
                 self.draw()
 
-    def enlarge(self, key: str) -> None:
-        """Make a view the large one."""
-        self.session.restyle(self.session.style._replace(large=key))
-
     def draw(self) -> None:
         session, restyled = self.session, self.session.style != self.style
         self.cover = session.cover
@@ -179,7 +175,7 @@ class MainPicture(anywidget.AnyWidget):
             with self.session.reporting():
                 self._move_to(self._values_of(values["rule"]) if "rule" in values else values)
         elif self._enlarges(spot):
-            self.enlarge(spot.view)
+            self.session.enlarge(spot.view)
 
     def _press(self, arrow: str) -> None:
         session = self.session

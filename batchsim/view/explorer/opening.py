@@ -83,7 +83,7 @@ class Opening(anywidget.AnyWidget):
             if rate_per_s and (begins or session.state.rate_per_s == STEPS[0].rate_per_s):
                 session.start(session.state.replace(rate_per_s=rate_per_s))
             if style.alone and name in NAMES[style.mode]:
-                session.restyle(session.style._replace(large=name))  # there is room for one view
+                session.enlarge(name)  # there is room for one view
         if begins:
             self.play.player.play()
         self._place()

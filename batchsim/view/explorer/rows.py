@@ -21,6 +21,7 @@ from batchsim.scenario.rules.continuous import MOST, RESERVE, BatchWait, NewToke
 from batchsim.scenario.sized_time import PaddedTime
 from batchsim.scenario.traffic import UNIT
 from batchsim.servers.registry import ALL
+from batchsim.view.explorer import options
 from batchsim.view.explorer.control import (
     ARRIVALS,
     COMPUTING,
@@ -32,28 +33,13 @@ from batchsim.view.explorer.control import (
     Slider,
     choice,
 )  # fmt: skip
-from batchsim.view.explorer.options import (
-    BATCHING,
-    MOST_BURSTY,
-    OFF,
-    ON,
-    OUTPUTS,
-    PROMPTS,
-    ROUTINGS,
-    RULES,
-    SERVICES,
-    SHOWN,
-    SIZES,
-    STEPS,
-    WORKLOADS,
-)
 
 LARGEST_BATCH = 4096  # the largest whose column of a heat map is computed while a slider moves
 STEP = "llama-3.1-8b/rtx-4090"  # `batchsim.kv_blocks` finds the default `kv_blocks` for it
 MODES = "requests", "tokens"
 
 # The first class that has a parameter describes it; some have another name here.
-_rules: Any = *SHOWN, Continuous, BatchWait, NewTokenRatio, WaitingServedRatio
+_rules: Any = *options.SHOWN, Continuous, BatchWait, NewTokenRatio, WaitingServedRatio
 _classes: Any = *sc.WORKLOADS, *_rules, PaddedTime, StepTime, Scenario, Tokens, ByKey
 PARAMETERS: dict[str, Parameter] = {
     name: it for cls in reversed(_classes) for name, it in cls.parameters().items()
@@ -92,8 +78,9 @@ def _objective(label: str, about: str, default: float | None, page: str, *ends: 
     return Control(label, about, "real", default, page, slider, {"above": 0}, "none")
 
 
-def _switch(label: str, about: str, default: str, on: str, off: str) -> Control:
-    return choice(label, about, default, RULE, {ON: f"On: {on}", OFF: f"Off: {off}"})
+def _switch(label: str, about: str, default: bool, on: str, off: str) -> Control:
+    labels = {options.ON: f"On: {on}", options.OFF: f"Off: {off}"}
+    return choice(label, about, options.ON if default else options.OFF, RULE, labels)
 
 
 def _mean(label: str, about: str, default: float) -> Control:
@@ -113,39 +100,41 @@ def _longest(label: str, about: str, default: int, slider: Slider | None = None)
 CONTROLS: Mapping[str, Control] = {
     "mode": choice("What is seen", "Requests that are computed whole, or the tokens that they generate",
         MODES[0], MAIN, {name: name for name in MODES}),
-    "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, WORKLOADS),
+    "workload": choice("Arrivals", "How requests arrive", "poisson", ARRIVALS, options.WORKLOADS),
     **rows(MAIN, "rate_per_s"),
-    **rows(ARRIVALS, *(name for option in WORKLOADS.values() for name in option.controls
+    **rows(ARRIVALS, *(name for option in options.WORKLOADS.values() for name in option.controls
         if name in PARAMETERS and name != RATE)),
     **rows(MAIN, "clients", at_most=100_000),
     "burst_factor": Control("Burst rate (x mean)", "Arrival rate in a burst; no arrivals between bursts",
-        "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": MOST_BURSTY}),
+        "real", 5, ARRIVALS, Slider("linear", 1.1, 20, 0.1), {"above": 1, "at_most": options.MOST_BURSTY}),
     "mean_burst_s": Control("Mean burst (s)", "Mean duration of a burst",
         "real", 0.1, ARRIVALS, Slider("log", 0.001, 100, 0.01), {"above": 0}),
     "think_ms": Control("Think time (ms)", "Mean time between an answer and the client's next request",
         "real", 0, ARRIVALS, Slider("linear", 0, 1000), {"at_least": 0}),
     "batching": choice("Server or scheduler",
         "When requests join and leave: as on a server, with its defaults, or by a rule",
-        "continuous", MAIN, BATCHING),
+        "continuous", MAIN, options.BATCHING),
     "priorities": Control("Priorities",
         "Share of level 1, which is served first; type more levels as 1:0.2, 2:0.5, 3:0.3",
         "levels", (), ARRIVALS, Slider("share", 0, 0.95, 0.05), when_empty="one level"),
-    "sizes": choice("Sizes", "Distribution of the sizes of requests", "none", ARRIVALS, SIZES),
+    "sizes": choice("Sizes", "Distribution of the sizes of requests", "none", ARRIVALS, options.SIZES),
     "size_mean": _mean("Mean size", "Mean size of a request, in units such as tokens", 80),
     "size_cv": _spread("Size spread (CV)", "requests' sizes", 1),
     "size_most": _longest("Largest size", "Larger requests are cut to this size", 512,
         Slider("log whole", 1, 10_000, 0.01)),
     "size_unit": Control("Unit of sizes", "The name of a unit", "text", UNIT, None),
     "rule": choice("Server or rule", "When a batch leaves: as on a server, with its defaults, or by a rule",
-        "size_or_wait", MAIN, RULES),
+        "size_or_wait", MAIN, options.RULES),
     "server": choice("Server", "The server whose settings the controls move", "", None,
         {"": ""} | {name: server.title for name, server in ALL.items()}),
     "prompt_mean": _mean("Mean prompt (tokens)", "Mean number of tokens of a prompt", 512),
     "output_mean": _mean("Mean output (tokens)", "Mean number of tokens of an output", 128),
-    "prompts": choice("Prompts", "Distribution of the lengths of prompts", "lognormal", ARRIVALS, PROMPTS),
+    "prompts": choice("Prompts", "Distribution of the lengths of prompts", "lognormal", ARRIVALS,
+        options.PROMPTS),
     "prompt_cv": _spread("Prompt spread (CV)", "prompts' lengths", 1.0),
     "prompt_most": _longest("Longest prompt", "Longer prompts are cut to this many tokens", 4096),
-    "outputs": choice("Outputs", "Distribution of the lengths of outputs", "lognormal", ARRIVALS, OUTPUTS),
+    "outputs": choice("Outputs", "Distribution of the lengths of outputs", "lognormal", ARRIVALS,
+        options.OUTPUTS),
     "output_cv": _spread("Output spread (CV)", "outputs' lengths", 0.8),
     "output_most": _longest("Longest output", "Longer outputs are cut to this many tokens", 1024),
     **rows(MAIN, "max_batch_size", "max_wait_ms", "max_batch_units"),
@@ -155,28 +144,28 @@ CONTROLS: Mapping[str, Control] = {
         "whole", 2599, MAIN, Slider("log whole", 100, 20_000, 0.01), {"at_most": MOST}, "no limit"),
     "first": choice("Who goes first", "Whose tokens a step takes first", "decode", RULE,
         {"decode": "Running requests: decodes", "prefill": "New requests: prompts alone"}),
-    "chunked": _switch("Chunked prefill", "Whether a long prompt is cut to the budget", ON,
+    "chunked": _switch("Chunked prefill", "Whether a long prompt is cut to the budget", True,
         "prompts are cut", "whole prompts only"),
     **rows(RULE, "long_prefill_token_threshold"),
     "max_model_len": Control("max_model_len", "Most tokens of a request, prompt and output together",
         "whole", None, RULE, None, {"at_most": MOST}, "no limit"),
     **rows(RULE, "max_prefill_tokens", "init_new_token_ratio", "min_new_token_ratio", "decay_steps"),
-    "mixed": _switch("enable_mixed_chunk", "Whether prompts share a step with next tokens", OFF,
+    "mixed": _switch("enable_mixed_chunk", "Whether prompts share a step with next tokens", False,
         "in one step", "prompts alone"),
-    "prefill_delayer": _switch("enable_prefill_delayer", "Whether prompts may be held back", OFF,
+    "prefill_delayer": _switch("enable_prefill_delayer", "Whether prompts may be held back", False,
         "while few seats are free", "prompts never wait"),
     **rows(RULE, *continuous.DELAYS, "waiting_served_ratio", "max_waiting_tokens", *continuous.WAITS),
-    "overlap": _switch("Overlap scheduler", "Whether a step is prepared while the last one computes", ON,
+    "overlap": _switch("Overlap scheduler", "Whether a step is prepared while the last one computes", True,
         "it waits meanwhile", "it waits afterwards"),
     "token_map": choice("Heat map over", "The two settings on the axes of the heat map", "budget", RULE,
         {"budget": "Seats x token budget", "memory": "Seats x memory"}),
     "reserve": choice("Memory is taken", "When a request takes its blocks", "step", DEVICE,
         dict(zip(RESERVE, ("As needed, with preemption", "For its whole life"), strict=True))),
     **rows(DEVICE, "limit", "block_size", "watermark_blocks"),
-    "step": choice("Step time", "How long a step computes", STEP, COMPUTING, STEPS),
+    "step": choice("Step time", "How long a step computes", STEP, COMPUTING, options.STEPS),
     **{name: described(PARAMETERS[name], RULE if it.type == "word" else MAIN)
-        for rule in SHOWN for name, it in rule.parameters().items()},
-    "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, SERVICES),
+        for rule in options.SHOWN for name, it in rule.parameters().items()},
+    "service": choice("Service time", "How long a batch computes", "affine", COMPUTING, options.SERVICES),
     **rows(COMPUTING, "fixed_ms", "weights_ms", "per_token_ms", "per_read_ms", "per_item_ms", "per_unit_ms",
         "per_pair_ms"),
     **rows(COMPUTING, "captured", at_most=LARGEST_TYPED),
@@ -201,7 +190,7 @@ CONTROLS: Mapping[str, Control] = {
     **rows(MAIN, "servers", at_most=64),
     **rows(RULE, "replicas", at_most=64),
     "routing": choice("Routing", "The replica to which the router sends a request", "round_robin", RULE,
-        ROUTINGS),
+        options.ROUTINGS),
     "keys": Control("Keys", "Number of different keys; those of one key go to one replica",
         "whole", 100, RULE, Slider("log whole", 1, 10_000, 0.01), {"at_most": MOST_KEYS}),
     **rows(RULE, "popularity", "stale_ms"),

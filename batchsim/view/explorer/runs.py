@@ -15,6 +15,7 @@ from batchsim._format import as_typed
 from batchsim._workers import threads
 from batchsim.scenario import ClosedLoop, Continuous, Scenario
 from batchsim.scenario.full_batches import mean_seconds
+from batchsim.scenario.knobs import RATE
 from batchsim.scenario.lengths import Lengths
 from batchsim.scenario.tokens import a_request
 from batchsim.simulate import simulated
@@ -88,18 +89,13 @@ def _thread(work: str, _: int) -> Executor:
     return threads(1, f"batchsim-{work}")
 
 
-def at_any_load(scenario: Scenario) -> Scenario:
-    """Return the scenario at one load, the same for all that differ only in their load."""
-    knob = "clients" if isinstance(scenario.workload, ClosedLoop) else "rate_per_s"
-    # Some refuse a load of 1, such as a batch size that needs more clients: their curve is for one load only.
-    one: Scenario | None = accepted(lambda: scenario.replace({knob: 1}))
+def standing_for(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
+    """Return a scenario with knobs set, the same for all that differ only in them; as it is, if it refuses.
+
+    Some refuse a load of 1, such as a batch size that needs more clients: their curve is for one load only.
+    """
+    one: Scenario | None = accepted(lambda: scenario.replace(knobs))
     return one or scenario
-
-
-def at_corner(scenario: Scenario, knobs: Mapping[str, Any]) -> Scenario:
-    """Return the scenario at a corner of its heat map, the same for all settings on the map."""
-    corner: Scenario | None = accepted(lambda: scenario.replace(knobs))
-    return corner or scenario
 
 
 def lacks_others(scenario: Scenario) -> bool:
@@ -122,24 +118,22 @@ def run(
     workload, whole = scenario.workload, scenario.tokens is None
     if lacks_others(scenario):  # not long
         count = min(requests, FEW_REQUESTS) if whole else requests
-        return _added_up(ViewData(simulated(scenario, count, seed)[0], **objectives_ms))  # type: ignore[arg-type]
-    requests = min(requests, MOVING) if moving and not whole else requests
-    count = min(requests, CURVE_REQUESTS[scenario.replicas > 1]) if whole and steady(workload) else requests
-    key = "curve", at_any_load(scenario), count, seed
-    curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
-    theory = None
-    if whole and not isinstance(workload, ClosedLoop):
-        rates, _ = load_rates(scenario)
-        theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
-    result, _ = simulated(scenario, requests, seed)
-    found = heat_map(scenario, requests, seed, stored, knobs, moving, metric, objectives_ms)
-    data = ViewData(result, curve=curve(), theory=theory, surface=found, **objectives_ms)  # type: ignore[arg-type]
-    return _added_up(data)
-
-
-def _added_up(data: ViewData) -> ViewData:
-    """Return data whose numbers are there: a loop that they need is compiled before anything is drawn."""
-    assert data.summary
+        data = ViewData(simulated(scenario, count, seed)[0], **objectives_ms)  # type: ignore[arg-type]
+    else:
+        requests = min(requests, MOVING) if moving and not whole else requests
+        is_long = whole and steady(workload)
+        count = min(requests, CURVE_REQUESTS[scenario.replicas > 1]) if is_long else requests
+        load = "clients" if isinstance(workload, ClosedLoop) else RATE
+        key = "curve", standing_for(scenario, {load: 1}), count, seed
+        curve = stored.begin(key, lambda: load_curve(scenario, count, seed))
+        theory = None
+        if whole and not isinstance(workload, ClosedLoop):
+            rates, _ = load_rates(scenario)
+            theory = theory_curve(scenario, np.union1d(rates, workload.offered_per_s))
+        result, _ = simulated(scenario, requests, seed)
+        found = heat_map(scenario, requests, seed, stored, knobs, moving, metric, objectives_ms)
+        data = ViewData(result, curve=curve(), theory=theory, surface=found, **objectives_ms)  # type: ignore[arg-type]
+    assert data.summary  # a loop that the numbers need is compiled before anything is drawn
     return data
 
 
@@ -161,7 +155,7 @@ def heat_map(
         ttft_ms, tpot_ms = (None, None) if None in both else both  # one alone is no goodput
         options |= {"ttft_objective_ms": ttft_ms, "tpot_objective_ms": tpot_ms, "roughly": moving}
     xs, ys = axis(scenario, x), axis(scenario, y)
-    corner = at_corner(scenario, {x: xs[-1], y: ys[-1]})
+    corner = standing_for(scenario, {x: xs[-1], y: ys[-1]})
     of = "map", corner, x, xs, y, ys, seed, *options.values()
     if moving and (*of, requests) not in stored.values:
         requests = min(requests, MOVING)

@@ -40,34 +40,19 @@ function download(name, type, bytes) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// Show an image in an <img> once it is decoded, to avoid flicker; false if it is no longer wanted by then.
-async function showFrame(img, bytes, wanted) {
-  const url = URL.createObjectURL(new Blob([bytes], { type: "image/webp" }));
-  const next = new Image();
-  next.src = url;
-  try {
-    await next.decode();
-  } catch {
-    wanted = () => false;
-  }
-  if (!wanted()) {
-    URL.revokeObjectURL(url);
-    return false;
-  }
-  const old = img.src;
-  img.src = url;
-  if (old) URL.revokeObjectURL(old);
-  return true;
-}
-
+// Show the latest frame, and its numbers, once it is decoded, to avoid flicker.
 function frames(model, img, numbers) {
   let shown = -1;
   return async () => {
-    const number = model.get("number"), bytes = model.get("frame"), text = model.get("numbers");
+    const number = model.get("number"), bytes = model.get("frame"), text = model.get("numbers"), next = new Image();
     if (!bytes?.byteLength) return;
     img.dataset.arrived = number; // `frame` follows once it is decoded
-    if (!(await showFrame(img, bytes, () => number > shown))) return;
+    next.src = URL.createObjectURL(new Blob([bytes], { type: "image/webp" }));
+    const decoded = await next.decode().then(() => true, () => false);
+    if (!decoded || number <= shown) return URL.revokeObjectURL(next.src);
     shown = number;
+    if (img.src) URL.revokeObjectURL(img.src);
+    img.src = next.src;
     if (numbers.innerHTML !== text) numbers.innerHTML = text;
     img.dataset.frame = number;
   };

@@ -160,7 +160,7 @@ class Session:
         if said := warn_if_large(scenario, requests):
             self.wait.begin(said)
         data = state.kind.run(state, scenario, requests, self.stored, moving)
-        if pinned is None or not same_kind(pinned, data):
+        if pinned is None or pinned.result.scenario.kind != scenario.kind:
             return data
         comparison = None
         if not incomparable(pinned.result, data.result):
@@ -190,7 +190,7 @@ class Session:
         view = view_of(link, state.mode)
         self.move_to(state)
         if view in views_of(state.mode, self.style.parts):
-            self.restyle(self.style._replace(large=view))
+            self.enlarge(view)
 
     # Moves.
 
@@ -260,8 +260,9 @@ class Session:
                 raise
             said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
             state, data = found
-        if before is not None and (alike(before.result, data.result) or not same_kind(before, data)):
-            before = None
+        if before is not None:
+            other = before.result.scenario.kind != state.mode
+            before = None if other or alike(before.result, data.result) else before
         self.data, self.data_state = replace(data, before=before, followed=self.followed), state
         self.data_coarse = self.moving and state.kind.shortens
         if self.style.server >= data.result.scenario.servers:
@@ -371,6 +372,10 @@ class Session:
                 self.style = style
                 self._notify("change")
 
+    def enlarge(self, key: str) -> None:
+        """Make a view the large one."""
+        self.restyle(self.style._replace(large=key))
+
     def follow(self, request: int | None) -> None:
         """Frame a request in every view, or, with None, no request; later moves keep it."""
         with self.lock, self.reporting():
@@ -407,11 +412,6 @@ def alone(data: ViewData) -> ViewData:
     single = copy.copy(data)
     vars(single).update(before=None, pinned=None, comparison=None)
     return single
-
-
-def same_kind(a: ViewData, b: ViewData) -> bool:
-    """Return whether both are of the same kind of run."""
-    return a.result.scenario.kind == b.result.scenario.kind
 
 
 def alike(a: Result, b: Result) -> bool:

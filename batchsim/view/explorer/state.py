@@ -26,10 +26,7 @@ from batchsim.view.pictures.views import NAMES
 
 FIELDS = dataclasses.fields(Scenario)
 KEPT = "kept"  # what names the parts that a link cannot say, in a link
-LOOKS = (
-    "view",
-    "more",
-)  # in a link: the large view, see `view_of`, and whether all controls and views are there
+LOOKS = "view", "more"  # in a link: the large view, see `view_of`, and whether all is there
 MORE = "more=1"
 OLD = {"token_replicas": "replicas", "token_routing": "routing"}  # names of controls in older links
 
@@ -176,8 +173,24 @@ class State(_Values):
 
     def python(self, requests: int) -> str:
         """Return Python that runs the same; the reader must supply parts that it names in a comment."""
-        scenario = self.scenario()
-        return as_python(self, scenario, available(scenario, requests))
+        scenario, needs, lines = self.scenario(), Needs(), ""
+        texts = {
+            "workload": _workload(self, scenario.workload, needs),
+            "rule": presets.python(self.server, scenario) or _rule(scenario.rule, needs),
+            "service": _service(self, scenario.service, needs),
+        }
+        for field in FIELDS:
+            value = getattr(scenario, field.name)
+            if field.name == "tokens" and value is not None:
+                texts["tokens"] = _tokens(value, needs)
+            if value != field.default:
+                lines += f"    {field.name}={texts.get(field.name) or _text(value, field.name, needs)},\n"
+        comments = "".join(f"# {name}: {brief(value)}\n" for name, value in needs.items())
+        run = f"requests={available(scenario, requests):_}, seed={self.seed}"
+        return (
+            f"import batchsim as bs\n\n{comments}scenario = bs.Scenario(\n{lines})\n"
+            f"result = bs.simulate(scenario, {run})\nprint(result)\n"
+        )
 
     # As a line of text.
 
@@ -260,28 +273,6 @@ def of_rule(rule: Rule) -> State:
 UNWRITTEN = Trace, Listed, HashIds  # whose numbers are too many
 MANY = 8  # settings, which are mostly at their defaults, as those by keyword alone are
 Needs = dict[str, Any]  # what the reader must supply, by its name in the text
-
-
-def as_python(state: State, scenario: Scenario, requests: int) -> str:
-    """Return Python that runs a state; the reader must supply the parts that a comment names."""
-    needs: Needs = {}
-    texts = {
-        "workload": _workload(state, scenario.workload, needs),
-        "rule": presets.python(state.server, scenario) or _rule(scenario.rule, needs),
-        "service": _service(state, scenario.service, needs),
-    }
-    lines = []
-    for field in dataclasses.fields(scenario):
-        value = getattr(scenario, field.name)
-        if field.name == "tokens" and value is not None:
-            texts["tokens"] = _tokens(value, needs)
-        if value != field.default:
-            lines.append(f"    {field.name}={texts.get(field.name) or _text(value, field.name, needs)},\n")
-    comments = "".join(f"# {name}: {brief(value)}\n" for name, value in needs.items())
-    return (
-        f"import batchsim as bs\n\n{comments}scenario = bs.Scenario(\n{''.join(lines)})\n"
-        f"result = bs.simulate(scenario, requests={requests:_}, seed={state.seed})\nprint(result)\n"
-    )
 
 
 def _class(value: Any) -> str | None:

@@ -20,21 +20,14 @@ def plain(made: type[AnyWidget], *arguments: Any, classes: str = "", **options: 
     Otherwise each widget would have two of its own, and a page would receive a message for each. `classes`
     are for the style sheet.
     """
-    return made(*arguments, _dom_classes=classes.split(), **options | looks(made, options))
-
-
-def looks(made: type[widgets.DOMWidget], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the shared layout and style of a class of widgets, with the values in the options."""
-    found = {}
+    traits = made.class_traits()
     for name in ("layout", "style"):
-        trait = made.class_traits().get(name)
-        if trait is not None:
-            given = options.get(name, {})
-            look = trait.klass, *sorted(given.items())
+        if name in traits:
+            look = traits[name].klass, *sorted(options.get(name, {}).items())
             if look not in _shared or _shared[look].comm is None:  # none yet, or it was closed
-                _shared[look] = trait.klass(**given)
-            found[name] = _shared[look]
-    return found
+                _shared[look] = look[0](**dict(look[1:]))
+            options[name] = _shared[look]
+    return made(*arguments, _dom_classes=classes.split(), **options)
 
 
 def set_class(widget: widgets.DOMWidget, name: str, on: bool) -> None:

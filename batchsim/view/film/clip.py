@@ -14,7 +14,7 @@ from batchsim.result import Result
 from batchsim.result.seats import Seats, padding
 from batchsim.scenario import OpenLoop
 from batchsim.scenario.sized_time import padded_to, unit_cost
-from batchsim.view.film.film import REQUESTS, Film, PlayRange, RequestFilm
+from batchsim.view.film.film import REQUESTS, PlayRange, RequestFilm
 from batchsim.view.film.token_film import QueueLength, TokenFilm, life
 
 Lane = dict[str, Any]  # one run, as the beginning of `film.js` describes it
@@ -206,9 +206,3 @@ def moments(film: TokenFilm, stretch: PlayRange) -> dict[str, Any]:
         "line": np.array([-1 if line is None else line for line in lines]),
         "leaves": np.isin(at_s, film.batches.start_s if film.whole else ()),
     }  # fmt: skip
-
-
-def lanes_words(films: Sequence[tuple[str, Film]], time_s: float) -> str:
-    """Return a moment of several runs in one sentence."""
-    said = [f"{name}: {film.words(time_s)}" for name, film in films]
-    return f"{films[0][1].at(time_s)}: {'; '.join(said)}."

@@ -12,7 +12,7 @@ from batchsim.scenario import Continuous, Rule, Scenario
 from batchsim.scenario.rules import SizeOrWait
 from batchsim.scenario.rules.continuous import MOST
 from batchsim.servers.comparison import REQUESTS, Group, ServerComparison, compare_servers
-from batchsim.view.film.clip import Clip, Lane, lanes_words, request_lane, token_lane
+from batchsim.view.film.clip import Clip, Lane, request_lane, token_lane
 from batchsim.view.film.film import Film, PlayRange, QueueFilm
 from batchsim.view.film.token_film import SeatFilm
 from batchsim.view.scales import nice
@@ -199,11 +199,15 @@ def lanes_clip(comparison: ServerComparison, requests: int | None = None) -> Cli
         lane = kind.lane(group, stretch)
         lanes.append(lane | {"title": list(group.names), "notes": kind.notes(group, lane)})
     films = [(", ".join(group.names), kind.film(group.result)) for group in comparison.groups]
+
+    def words(time_s: float, within_s: float) -> str:
+        said = "; ".join(f"{name}: {film.words(time_s)}" for name, film in films)
+        return f"{films[0][1].at(time_s)}: {said}."
+
     more = {"title": title_of(stretch), "legend": kind.legend(comparison.groups, lanes)}
     return Clip(
-        stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes,
-        lambda time_s, within_s: lanes_words(films, time_s), more=more,
-    ).from_first()  # fmt: skip
+        stretch, np.unique(np.concatenate([film.instants for _, film in films])), lanes, words, more=more
+    ).from_first()
 
 
 def stretch_of(

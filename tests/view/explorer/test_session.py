@@ -174,7 +174,7 @@ class Reader(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def enlarge(self, data):
-        self.panel.screen.enlarge(data.draw(st.sampled_from([key for _, key in self.panel.large.options])))
+        self.panel.session.enlarge(data.draw(st.sampled_from([key for _, key in self.panel.large.options])))
 
     @rule(share=st.floats(0, 1), playing=st.booleans(), late=st.booleans())
     def play_or_pause_in_the_page(self, share, playing, late):

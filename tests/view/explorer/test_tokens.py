@@ -111,7 +111,7 @@ def test_while_a_slider_is_dragged_runs_are_shorter_and_whole_when_it_is_let_go(
 
 def test_a_click_on_the_heat_map_moves_to_its_setting(panel):
     looked_at(panel)
-    panel.screen.enlarge("map")
+    panel.session.enlarge("map")
     box, whole = panel.picture.views["map"].ax.bbox, panel.picture.figure.bbox
     for across in (0.2, 0.3, 0.45, 0.6):
         place = (box.x0 + across * box.width) / whole.width, 1 - (box.y0 + 0.7 * box.height) / whole.height

@@ -53,9 +53,9 @@ class PlayPage(Page):
         return self.is_open and self.session.visible and style.large == KINDS[style.mode].film
 
     def _enlarge(self) -> None:
-        session = self.session
-        self.before = session.style.large
-        session.restyle(session.style._replace(large=KINDS[session.style.mode].film))
+        style = self.session.style
+        self.before = style.large
+        self.session.enlarge(KINDS[style.mode].film)
 
     def update(self) -> None:
         """Show the film of the present run, or hide it."""
@@ -67,7 +67,7 @@ class PlayPage(Page):
             before, self.before = self.before, ""
             style = session.style
             if style.large == KINDS[style.mode].film and before in views_of(style.mode, style.parts):
-                return session.restyle(style._replace(large=before))
+                return session.enlarge(before)
         if turned and self.is_open and session.visible and not self.filming:
             return self._enlarge()
         self.hint.value = line("Predict first, then play." if session.cover else HINT, "note")

@@ -16,7 +16,7 @@ def panel():
 def test_opening_the_page_makes_the_film_large(panel):
     assert panel.session.style.large == "timeline"
     assert panel.play.player.shown
-    panel.screen.enlarge("latency")
+    panel.session.enlarge("latency")
     assert not panel.play.player.shown
     assert not is_hidden(panel.play.back)
     panel.play.back.click()
@@ -32,7 +32,7 @@ def test_another_page_shows_the_view_before_the_film_and_a_folded_column_keeps_t
     assert panel.session.style.large == panel.large.value == "latency"
     panel.turn_to(panel.play)
     assert panel.play.player.shown
-    panel.screen.enlarge("load")
+    panel.session.enlarge("load")
     panel.turn_to(panel.share)
     assert panel.session.style.large == "load"
 
@@ -50,7 +50,7 @@ def test_another_view_stops_the_film(panel):
     player, sent = panel.play.player, []
     player.moment = (*player.moment[:2], True)
     player.send = lambda content, buffers=None: sent.append(content)
-    panel.screen.enlarge("latency")
+    panel.session.enlarge("latency")
     assert sent == [{"play": False}]
 
 

@@ -137,7 +137,7 @@ def test_the_exports_are_what_they_say(panel, monkeypatch):
 @pytest.mark.parametrize("link", ["", "rule=at_least&servers=3&seed=9", "mode=tokens&max_num_seqs=64"])
 def test_the_copied_python_opens_the_same_state_and_view(link):
     panel = bs.explore(requests=300, link=link)
-    panel.screen.enlarge("map")
+    panel.session.enlarge("map")
     sent = []
     panel.screen.send = lambda content, buffers=None: sent.append(content)
     panel.share.buttons["Copy link"].click()
@@ -146,7 +146,7 @@ def test_the_copied_python_opens_the_same_state_and_view(link):
     other = names["panel"]
     assert (other.state, other.session.style.large) == (panel.state, "map")
     assert other.result.arrival_s.size == panel.result.arrival_s.size
-    panel.screen.enlarge("latency" if panel.state.mode == "requests" else "load")
+    panel.session.enlarge("latency" if panel.state.mode == "requests" else "load")
     panel.share.link.value = sent[0]["link"]
     assert panel.session.style.large == "map"
 
