@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 from batchsim import servers
@@ -138,28 +139,20 @@ def test_what_a_server_completes_counts(text, rule, count, noted):
     assert [noted in note for note in notes] == [True] * bool(noted)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (
-            "backend: 'vllm' max_batch_size: 64 dynamic_batching {}",
-            "line 1, column 1: .* got vllm, which batches",
-        ),
-        (
-            "kv_cache_config: {}\nenable_attention_dp: true\n",
-            r"tensor_parallel_size must be given with enable_attention_dp, .* # batchsim: tensor_parallel",
-        ),
-        ("trtllm-serve disaggregated -c x", "must have one command trtllm-serve, got none; read the script"),
-        ("batchSize: 8\ncontinuousBatching: true", "line 2, column 1: continuousBatching must be false"),
-        (
-            'models={"m": {"1": {"batchSize": 8, "sequenceBatching": true}}}',
-            "line 1, column 37: sequenceBatching must be false",
-        ),
-    ],
-)
-def test_what_batches_in_another_way_is_refused(text, words):
-    with pytest.raises(ValueError, match=words):
-        servers.parse(text)
+@refusals
+def test_what_batches_in_another_way_is_refused():
+    r"""
+    servers.parse("backend: 'vllm' max_batch_size: 64 dynamic_batching {}")
+        -> line 1, column 1: ... got vllm, which batches
+    servers.parse('kv_cache_config: {}\nenable_attention_dp: true\n')
+        -> tensor_parallel_size must be given with enable_attention_dp, ... # batchsim: tensor_parallel
+    servers.parse('trtllm-serve disaggregated -c x')
+        -> must have one command trtllm-serve, got none; read the script
+    servers.parse('batchSize: 8\ncontinuousBatching: true')
+        -> line 2, column 1: continuousBatching must be false
+    servers.parse('models={"m": {"1": {"batchSize": 8, "sequenceBatching": true}}}')
+        -> line 1, column 37: sequenceBatching must be false
+    """
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What of a server's file is refused, and where."""
 
 import pytest
+from refusals import refusals
 
 from batchsim import servers
 
@@ -39,29 +40,25 @@ def test_what_does_not_parse_or_is_out_of_range_is_refused_with_its_place(text, 
     assert str(error.value).startswith(f"line {place[0]}, column {place[1]}: ")
 
 
-@pytest.mark.parametrize(
-    ("text", "server", "words"),
-    [
-        ("dynamic_batching {}", "triton", "max_batch_size must be at least 1, got none"),
-        ("kind: InferenceService\nspec: {predictor: {}}", "kserve", "batcher"),
-        ("kind: Deployment\nmaxLatency: 9", "kserve", "InferenceService, got none"),
-        ("@serve.deployment\nclass A: ...", "ray_serve", "call of @serve.batch, got none"),
-        ("# batchsim: handler=os.exit()\n@serve.batch", "ray_serve", "handler"),
-        ("# batchsim: handlr='blocking'\n@serve.batch", "ray_serve", "did you mean 'handler'"),
-        ("fill_template.py -i m/config.pbtxt triton_max_batch_size:8", None, "have Triton's own settings"),
-        (
-            "@serve.deployment\nclass A:\n  e = AsyncEngineArgs(max_num_seqs=4)",
-            None,
-            "@serve.batch, got an engine in a program",
-        ),
-        ("kind: RayService\nimport_path: a:b\nenv: {MAX_NUM_SEQS: '4'}", None, "got an engine in a program"),
-        ("import_path: a:b\nargs: {engine_kwargs: {max_num_seqs: 4}}", None, "as a command, vllm serve"),
-        ("max_batch_size: 8", "tritn", "did you mean 'triton'"),
-    ],
-)
-def test_what_has_no_place_is_refused_with_the_rule(text, server, words):
-    with pytest.raises(ValueError, match=words):
-        servers.parse(text, server)
+@refusals
+def test_what_has_no_place_is_refused_with_the_rule():
+    r"""
+    servers.parse('dynamic_batching {}', 'triton') -> max_batch_size must be at least 1, got none
+    servers.parse('kind: InferenceService\nspec: {predictor: {}}', 'kserve') -> batcher
+    servers.parse('kind: Deployment\nmaxLatency: 9', 'kserve') -> InferenceService, got none
+    servers.parse('@serve.deployment\nclass A: ...', 'ray_serve') -> call of @serve.batch, got none
+    servers.parse('# batchsim: handler=os.exit()\n@serve.batch', 'ray_serve') -> handler
+    servers.parse("# batchsim: handlr='blocking'\n@serve.batch", 'ray_serve') -> did you mean 'handler'
+    servers.parse('fill_template.py -i m/config.pbtxt triton_max_batch_size:8', None)
+        -> have Triton's own settings
+    servers.parse('@serve.deployment\nclass A:\n  e = AsyncEngineArgs(max_num_seqs=4)', None)
+        -> @serve.batch, got an engine in a program
+    servers.parse("kind: RayService\nimport_path: a:b\nenv: {MAX_NUM_SEQS: '4'}", None)
+        -> got an engine in a program
+    servers.parse('import_path: a:b\nargs: {engine_kwargs: {max_num_seqs: 4}}', None)
+        -> as a command, vllm serve
+    servers.parse('max_batch_size: 8', 'tritn') -> did you mean 'triton'
+    """
 
 
 @pytest.mark.parametrize(
