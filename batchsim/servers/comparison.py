@@ -1,7 +1,7 @@
 """One traffic through the rules of several servers, or behind several routings of replicas."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,14 +51,12 @@ class Compared:
 
 
 def _ran(
-    scenario: Scenario, count: int, seed: int, executor: Executor | None, keep: str, **part: Sequence[Any]
-) -> list[Result]:
-    """Return the run of a scenario with each value of one of its parts, under the traffic of one seed."""
-    ((name, values),) = part.items()
-    check_memory(scenario, count * len(values))
-    warn_if_large(scenario, count, runs=len(values), held=len(values))
-    calls = ((replace(scenario, **{name: each}), count, seed) for each in values)
-    return [*Crew(executor).map(partial(simulate, keep=keep), calls)]
+    several: Sequence[Scenario], count: int, seed: int, executor: Executor | None, keep: str = "all"
+) -> Iterator[Result]:
+    """Yield the run of each scenario, all under the traffic of one seed."""
+    check_memory(several[0], count * len(several))
+    warn_if_large(several[0], count, runs=len(several), held=len(several))
+    return Crew(executor).map(partial(simulate, keep=keep), ((each, count, seed) for each in several))
 
 
 def _check_open(scenario: Scenario, each: str) -> None:
@@ -216,7 +214,7 @@ def compare_servers(
     for name, rule in rules.items():
         by_rule.setdefault(rule, []).append(name)
     keep = "all" if count < REQUESTS else "requests"  # lanes draw each step of a short run
-    results = _ran(scenario, count, seed, executor, keep, rule=[*by_rule])
+    results = _ran([replace(scenario, rule=rule) for rule in by_rule], count, seed, executor, keep)
     groups = tuple(
         Group(tuple(names), rule, result)
         for (rule, names), result in zip(by_rule.items(), results, strict=True)
@@ -307,5 +305,5 @@ def compare_routing(
         raise ValueError("routings must have at least one, got none")
     names = [each if isinstance(each, str) else repr(each) for each in chosen]
     many = available(scenario, _check.whole("requests", requests))
-    results = _ran(scenario, many, seed, executor, "all", routing=chosen)
+    results = _ran([replace(scenario, routing=each) for each in chosen], many, seed, executor)
     return RoutingComparison(scenario, dict(zip(names, results, strict=True)))

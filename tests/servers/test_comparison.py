@@ -12,6 +12,7 @@ from refusals import refusals
 
 import batchsim as bs
 from batchsim import servers
+from batchsim._format import duration
 from batchsim.servers.comparison import in_words, rule_of
 from batchsim.view.film.film import RequestFilm
 from batchsim.view.theme import fill_style
@@ -102,6 +103,18 @@ def test_the_answer_prints_a_line_for_each_rule(compared):
     for text in (repr(compared), compared._repr_html_()):
         assert text.count("textbook, triton, tf_serving") == 1
         assert "∞" in text
+
+
+def test_a_comparison_of_routings_prints_a_line_for_each_in_text_and_in_a_notebook():
+    found = bs.compare_routing(SCENARIO.replace(rate_per_s=3000, replicas=2), ["random", "fill_first"], 2000)
+    title, heads, *lines = repr(found).splitlines()
+    assert title.startswith("2 replicas, Poisson(rate_per_s=3000)")
+    assert heads.split() == ["mean", "p50", "p99", "batch", "imbalance", "replicas", "busy"]
+    page = found._repr_html_()
+    for line, (name, row) in zip(lines, found.to_frame().iterrows(), strict=True):
+        for shown in (name, duration(row["p99_ms"]), f"{row['least_busy']:.0%} to {row['most_busy']:.0%}"):
+            assert shown in line
+            assert shown in page
 
 
 @refusals

@@ -14,6 +14,7 @@ import batchsim as bs
 from batchsim._format import number
 from batchsim.study import search
 from batchsim.study.candidate import Candidate
+from batchsim.study.search import Traffic
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
 
@@ -401,3 +402,24 @@ def test_what_a_setting_costs_does_not_depend_on_what_is_preferred():
 def test_the_greenest_setting_needs_watts():
     with pytest.raises(ValueError, match="prefer='greenest' needs watts, the power of a server, got none"):
         tune(GREEN.replace(watts=None), bs.SLO(p99_ms=40), OVER, prefer="greenest")
+
+
+# Traffic.
+
+
+@pytest.mark.parametrize(
+    ("requests", "whole"),
+    [(54_000, 54_000), (50_000, 54_000), (6_000, 54_000), (140_000, 162_000), (5_000, 5_000)],
+)
+def test_traffic_of_a_day_is_whole_periods_unless_those_are_ten_times_too_many(requests, whole):
+    traffic = Traffic(POISSON.replace(workload=bs.Diurnal(900, 1.8, 60)), requests)
+    assert traffic.requests == whole
+    assert traffic.whole is (whole > 5_000)
+
+
+def test_the_requests_of_a_longer_run_and_of_its_beginning_are_counted_together():
+    traffic = Traffic(POISSON, 300)
+    longer = traffic.resized(900)
+    for each in (traffic, longer):
+        each.run(POISSON)
+    assert traffic.simulated == longer.simulated == 1200
