@@ -143,7 +143,7 @@ EACH_CONTROL = """
         session.move_to(first)
         if session.data_state != first or session.wait.text:
             print("not answered after", state.to_link())
-    print(clicked > 60, waited > 2, compiled)
+    print(clicked > 60, waited > 1, compiled)
 """
 
 
