@@ -17,6 +17,9 @@ def test_the_border_has_an_edge_for_each_pair_of_neighbours_that_differ(rows):
     edges = path.vertices.reshape(-1, 2, 2) if len(path.vertices) > 1 else []
     assert len(edges) == pairs
     assert all(math.dist(*edge) == 1 for edge in edges)
+    for (x, y), end in np.array(edges, int):
+        before = (y, x - 1) if end[0] == x else (y - 1, x)
+        assert within[before] != within[y, x]
     for inset in (0, 0.25):
         corners = squares(within, inset).vertices
         assert len(corners) == max(5 * within.sum(), 1)
