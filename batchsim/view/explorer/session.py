@@ -6,7 +6,7 @@ import subprocess
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -28,22 +28,16 @@ from batchsim.view.pictures.views import NAMES, views_of
 
 
 def nearest(state: State, run: Callable[[State], ViewData]) -> tuple[State, ViewData] | None:
-    """Return the first state near a refused one that can be run, and its data; None if there is none."""
-    for near in _near(state):
-        try:
-            return near, run(near)
-        except (TypeError, ValueError):
-            continue
-    return None
+    """Return a state near a refused one that can be run, and its data; None if there is none.
 
-
-def _near(state: State) -> Iterator[State]:
-    """Yield the state with one value reset, for each value, and then with all of them reset."""
+    It has the first value that helps if it is reset alone, or all of them reset.
+    """
     first = DEFAULTS[state.mode].replace(seed=state.seed)
     changed = [name for name in state.differences(first) if relevant(name, vars(state))]
-    for name in changed:
-        yield state.replace(**{name: getattr(first, name)})
-    yield first
+    for near in [*(state.replace(**{name: getattr(first, name)}) for name in changed), first]:
+        with suppress(TypeError, ValueError):
+            return near, run(near)
+    return None
 
 
 def in_place_of(refused: State, shown: State) -> str:
@@ -261,8 +255,13 @@ class Session:
             said = f"{in_labels(str(refusal)).rstrip('.')}. {in_place_of(state, found[0])}"
             state, data = found
         if before is not None:
-            other = before.result.scenario.kind != state.mode
-            before = None if other or alike(before.result, data.result) else before
+            old, new = (
+                (each.result.scenario, each.result.seed, each.result.arrival_s.size)
+                for each in (before, data)
+            )
+            before = (
+                None if old == new or old[0].kind != state.mode else before
+            )  # as where an objective moves
         self.data, self.data_state = replace(data, before=before, followed=self.followed), state
         self.data_coarse = self.moving and state.kind.shortens
         if self.style.server >= data.result.scenario.servers:
@@ -412,11 +411,6 @@ def alone(data: ViewData) -> ViewData:
     single = copy.copy(data)
     vars(single).update(before=None, pinned=None, comparison=None)
     return single
-
-
-def alike(a: Result, b: Result) -> bool:
-    """Return whether two runs are the same, as where only an objective differs."""
-    return a.scenario == b.scenario and (a.seed, a.arrival_s.size) == (b.seed, b.arrival_s.size)
 
 
 def incomparable(a: Result, b: Result) -> str:

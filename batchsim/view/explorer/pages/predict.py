@@ -47,38 +47,34 @@ class PredictPage(Page):
         self.correct = self.answered = 0
         self.predicting = plain(widgets.Checkbox, description="Predict before seeing", indent=False)
         self.mode = session.state.mode
-        self.names = [label(name) for name in KINDS[self.mode].questions.values()]
-        self.toggles = [
-            toggle([FALLS, STAYS, RISES], name, None, disabled=True)
+        self.questions = [
+            (label(name), toggle([FALLS, STAYS, RISES], name, None, disabled=True), plain(widgets.HTML))
             for name in KINDS[self.mode].questions.values()
-        ]
-        self.lines = [plain(widgets.HTML) for _ in self.toggles]
-        questions = [
-            plain(widgets.VBox, list(each)) for each in zip(self.names, self.toggles, self.lines, strict=True)
         ]
         self.reveal = button(
             "Reveal", "Commit to the three answers, and see the picture", self._reveal, disabled=True
         )
         self.told, self.verdict = plain(widgets.HTML, HELP), plain(widgets.HTML)
         self.predicting.observe(lambda _: self._begin(), names="value")
-        for answer in self.toggles:
+        for _, answer, _ in self.questions:
             answer.observe(lambda _: self._enable(), names="value")
-        super().__init__(session, [self.predicting, self.told, *questions, self.reveal, self.verdict])
+        boxes = [plain(widgets.VBox, question) for question in self.questions]
+        super().__init__(session, [self.predicting, self.told, *boxes, self.reveal, self.verdict])
         session.subscribe("run", self._ran)
 
     @property
     def answers(self) -> dict[str, widgets.ToggleButtons]:
         """The answers, by the keys of the present questions."""
-        return dict(zip(KINDS[self.mode].questions, self.toggles, strict=True))
+        return {key: each[1] for key, each in zip(KINDS[self.mode].questions, self.questions, strict=True)}
 
     @property
     def rows(self) -> dict[str, widgets.HTML]:
         """The verdict on each answer."""
-        return dict(zip(KINDS[self.mode].questions, self.lines, strict=True))
+        return {key: each[2] for key, each in zip(KINDS[self.mode].questions, self.questions, strict=True)}
 
     def update(self) -> None:
         words_of = KINDS[self.mode].questions.values()
-        for name, answer, words in zip(self.names, self.toggles, words_of, strict=True):
+        for (name, answer, _), words in zip(self.questions, words_of, strict=True):
             if name.value != words:
                 name.value, answer.tooltips = words, [f"{words}: {way}" for way in answer.options]
 
@@ -86,8 +82,8 @@ class PredictPage(Page):
         """Ask the questions of another kind of run, and drop an open prediction."""
         self.mode = mode
         self._see()
-        for answer, said in zip(self.toggles, self.lines, strict=True):
-            answer.value, answer.disabled, said.value = None, True, ""
+        self._clear()
+        self._disable()
         self.reveal.disabled, self.session.cover, self.told.value, self.verdict.value = True, "", HELP, ""
 
     def _begin(self) -> None:
@@ -105,12 +101,12 @@ class PredictPage(Page):
         if not self.predicting.value:
             self._see()
         elif not self.session.cover and old != new:
-            self._ask()
+            self._clear()
+            self._disable(False)
             self._cover()
         elif self.sent and self.sent != in_words(self.seen_state, self.session.data_state):
             self.sent = ""  # a new move is a new question
-            for answer in self.toggles:
-                answer.disabled = False
+            self._disable(False)
             self._cover()
 
     def _cover(self) -> None:
@@ -120,10 +116,14 @@ class PredictPage(Page):
     def _enable(self) -> None:
         self.reveal.disabled = any(answer.value is None for answer in self.answers.values())
 
-    def _ask(self) -> None:
+    def _clear(self) -> None:
         """Clear the last answers and verdicts."""
-        for key, answer in self.answers.items():
-            answer.value, answer.disabled, self.rows[key].value = None, False, ""
+        for _, answer, verdict in self.questions:
+            answer.value, verdict.value = None, ""
+
+    def _disable(self, disabled: bool = True) -> None:
+        for _, answer, _ in self.questions:
+            answer.disabled = disabled
 
     def _reveal(self) -> None:
         data, before = self.session.data, self.seen
@@ -151,8 +151,7 @@ class PredictPage(Page):
                 self.answers.items(), KINDS[self.mode].questions.values(), strict=True
             )
         ]
-        for answer in self.toggles:
-            answer.disabled = True
+        self._disable()
         self.session.set_cover(SENT)
         # The last one first: the chart lists the newest question at the top, and shows it.
         voting.send(votes[::-1], lambda sentence: self.session.say(sentence, alert=True))
@@ -163,8 +162,7 @@ class PredictPage(Page):
 
     def _uncover(self) -> None:
         self._see()
-        for answer in self.answers.values():
-            answer.disabled = True
+        self._disable()
         self.reveal.disabled = True
         self.session.set_cover("")
 
