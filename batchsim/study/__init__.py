@@ -1,4 +1,9 @@
-"""Many scenarios: sweeps over a grid of knobs, in a folder that loses nothing."""
+"""Many scenarios: a sweep over a grid, the highest rate of a setting, and a search for the best setting.
+
+A search reads top down from `tune`: `search` runs the settings of a `grid` under one traffic, and confirms
+one of them; `judgement` says whether a run meets the `slo`, and how a setting ranks; `paired` compares two;
+`recommendation` is the answer, and `what_if` is what would change it. `kinds` has what differs for tokens.
+"""
 
 from typing import TYPE_CHECKING
 

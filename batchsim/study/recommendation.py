@@ -9,9 +9,8 @@ from batchsim import _check, _format
 from batchsim.result import Result
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.scenario.rules import Rule, Trigger
-from batchsim.study.candidate import Candidate, Tie
 from batchsim.study.grid import machines, overload, setting
-from batchsim.study.judgement import Estimate, Judgement
+from batchsim.study.judgement import Candidate, Estimate, Judgement, Tie
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import SAME, Statement
 from batchsim.study.search import Search

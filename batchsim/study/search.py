@@ -31,12 +31,23 @@ from batchsim import _format
 from batchsim._workers import Crew
 from batchsim.engines.estimates import check_memory, run_s
 from batchsim.result import Result
-from batchsim.result.run_length import Periods, rounded_up
-from batchsim.scenario import Scenario
+from batchsim.result.metrics import metric
+from batchsim.result.run_length import Periods, rounded_up, run_length
+from batchsim.scenario import ClosedLoop, Scenario
 from batchsim.simulate import available, simulated
-from batchsim.study.candidate import Candidate, Outcome, Ran, by_rank
 from batchsim.study.grid import overload, setting
-from batchsim.study.judgement import STRICT, WARMUP, Missed, Verdict, fewest, out_of_reach, recorded
+from batchsim.study.judgement import (
+    STRICT,
+    WARMUP,
+    Candidate,
+    Missed,
+    Outcome,
+    Ran,
+    Verdict,
+    by_rank,
+    out_of_reach,
+    recorded,
+)
 from batchsim.study.paired import Bound, Statement, better_by
 from batchsim.study.slo import LEVEL, SLO
 
@@ -123,6 +134,34 @@ def fits(scenario: Scenario, requests: int) -> bool:
     return True
 
 
+def fewest(scenario: Scenario, slo: SLO, easy: bool = True) -> float:
+    """Return how many requests a run needs at least, after its warm-up, to prove that objectives are met.
+
+    Even if all are in time, a shorter run has too few bursts, or too few independent requests. If the
+    objectives are not `easy`, some are late, and a percentile needs its own interval.
+
+    >>> from batchsim import Affine, Poisson, SizeOrWait
+    >>> round(fewest(Scenario(Poisson(900), SizeOrWait(1, 0), Affine(1, 0)), SLO(p99_ms=30)))
+    73408
+    """
+    if recorded(scenario):
+        return 0.0
+    length, needed = run_length(scenario), 0.0
+    for objective in slo.objectives:
+        key, share = objective.key, objective.share
+        if share is None:
+            if key == "mean_latency_ms" or isinstance(scenario.workload, ClosedLoop):
+                needed = max(needed, length.needed(metric(key)))
+        elif key != "loss" or scenario.can_lose:
+            # If n of n independent requests are within the limit, Clopper and Pearson's lower end is
+            # (alpha / 2)^(1 / n), which must reach the share.
+            independent = math.log((1 - LEVEL) / 2) / math.log(share) if 0 < share < 1 else math.inf
+            of_share = max(length.cycle, length.rare, independent * length.relaxation)
+            of_percentile = of_share if objective.q is None else length.needed(metric(key))
+            needed = max(needed, min(of_share, of_percentile) if easy else of_percentile)
+    return needed
+
+
 LONG_S = 60  # of processor time, about half a minute on two cores: then a round of screening comes first
 TENTH = 10  # the part of a run that screens
 FEW = 5  # the part of a run that tells by how much an objective out of reach is missed
@@ -132,8 +171,6 @@ WIDE = 0.1  # of the latency: a wider bound tells little
 SIDE = (1 + LEVEL) / 2  # of one side of an interval
 NONE = Bound(math.nan, math.inf)
 MEAN = "mean_latency_ms"
-
-
 Confirmed = tuple[Candidate, Result]  # a setting, and the run that its numbers are of
 
 

@@ -30,10 +30,9 @@ from batchsim.scenario.knobs import value_of
 from batchsim.scenario.rules.continuous import check_lengths
 from batchsim.scenario.sized_time import SizedTime
 from batchsim.simulate import check_requests
-from batchsim.study.candidate import Candidate, Outcome, Tie, by_rank
 from batchsim.study.capacity import check, check_loss
 from batchsim.study.grid import Grid, Points, overload
-from batchsim.study.judgement import Estimate, estimate, number, percentile
+from batchsim.study.judgement import Candidate, Estimate, Outcome, Tie, by_rank, estimate, number, percentile
 from batchsim.study.kinds import kind_of
 from batchsim.study.paired import Statement
 from batchsim.study.recommendation import Recommendation, explain, neighbours, table

@@ -26,11 +26,19 @@ from batchsim.measured.samples import services
 from batchsim.result.run_length import Periods
 from batchsim.scenario import ClosedLoop, Scenario, Trace
 from batchsim.simulate import available
-from batchsim.study.candidate import Candidate, by_rank
 from batchsim.study.capacity import capacity, edge
 from batchsim.study.grid import overload, setting
-from batchsim.study.judgement import WARMUP, Judgement, Missed, fewest, judge, out_of_reach, recorded
-from batchsim.study.search import LONGEST, Job, Search, Traffic, tried
+from batchsim.study.judgement import (
+    WARMUP,
+    Candidate,
+    Judgement,
+    Missed,
+    by_rank,
+    judge,
+    out_of_reach,
+    recorded,
+)
+from batchsim.study.search import LONGEST, Job, Search, Traffic, fewest, tried
 from batchsim.study.slo import LEVEL, SLO, described
 
 DRAWS = 20

@@ -13,7 +13,7 @@ import pytest
 import batchsim as bs
 from batchsim._format import number
 from batchsim.study import search
-from batchsim.study.candidate import Candidate
+from batchsim.study.judgement import Candidate
 from batchsim.study.search import Traffic
 from batchsim.study.slo import SLO
 from batchsim.study.tune import tune
