@@ -13,12 +13,19 @@ import batchsim as bs
 from batchsim.view.explorer.kinds import KINDS, on_page, relevant
 from batchsim.view.explorer.rows import CONTROLS
 from batchsim.view.explorer.services import PUBLISHED
-from batchsim.view.explorer.state import DEFAULT, DEFAULTS
+from batchsim.view.explorer.state import DEFAULTS
 
 
-@pytest.mark.parametrize(
-    ("control", "value"),
-    [
+@pytest.fixture
+def panel_of(request):
+    """Return the panel of earlier tests of a mode, back at the beginning."""
+    return lambda mode: request.getfixturevalue(
+        {"requests": "panel_again", "tokens": "panel_of_tokens"}[mode]
+    )
+
+
+MOVED = {
+    "requests": [
         ("max_batch_size", 4),
         ("max_wait_ms", 35.0),
         ("rate_per_s", 77.0),
@@ -41,20 +48,59 @@ from batchsim.view.explorer.state import DEFAULT, DEFAULTS
         ("rule", "at_least"),
         ("service", PUBLISHED + "nnunet/t4/fp16"),
     ],
+    "tokens": [
+        ("rate_per_s", 6.0),
+        ("prompt_mean", 300),
+        ("prompts", "geometric"),
+        ("prompt_cv", 0.5),
+        ("prompt_most", 2000),
+        ("output_mean", 200),
+        ("outputs", "fixed"),
+        ("output_cv", 1.5),
+        ("output_most", 300),
+        ("max_num_seqs", 8),
+        ("max_num_batched_tokens", 256),
+        ("kv_blocks", 400),
+        ("first", "prefill"),
+        ("token_map", "memory"),
+        ("batching", "size_or_wait"),
+        ("servers", 2),
+        ("replicas", 2),
+        ("step", "llama-2-7b/h100/vllm"),
+        ("captured", (1, 64)),
+        ("beyond_ms", 150.0),
+        ("noise_cv", 0.5),
+        ("ttft_objective_ms", 300),
+        ("tpot_objective_ms", None),
+        ("itl_objective_ms", 80.0),
+        ("workload", "gamma"),
+        ("workload", "closed"),
+        ("seed", 4),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "control", "value"), [(mode, *each) for mode in MOVED for each in MOVED[mode]]
 )
-def test_every_control_moves_the_picture_and_the_words(panel_again, control, value):
-    panel = panel_again
-    looked_at(panel)
+def test_every_control_moves_the_picture_and_the_words(panel_of, mode, control, value):
+    panel = looked_at(panel_of(mode))
     frame, words = panel.screen.frame, panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
     assert panel.screen.frame != frame
-    assert panel.readout.value != words
+    assert panel.readout.value != words or control in ("prompt_most", "token_map")
 
 
-@pytest.mark.parametrize(
-    ("first", "control", "value"),
-    [
+# Settings with little memory, under which each parameter of these rules matters.
+SGLANG = {"batching": "new_token_ratio", "kv_blocks": 400, "init_new_token_ratio": 0.7}
+DELAYED = {"batching": "new_token_ratio", "prefill_delayer": "on", "queue_min_ratio": 0.5}
+TGI = {"batching": "waiting_served_ratio", "chunked": "off", "prompt_most": 2048}
+TENSORRT = {"batching": "batch_wait"}
+
+
+MOVED_IN = {
+    "requests": [
         ({"workload": "gamma"}, "cv", 9),
         ({"workload": "onoff"}, "burst_factor", 12),
         ({"workload": "onoff"}, "mean_burst_s", 2),
@@ -67,18 +113,86 @@ def test_every_control_moves_the_picture_and_the_words(panel_again, control, val
         ({"servers": 4, "rate_per_s": 4000, "devices": 2}, "host_ms", 2),
         ({"servers": 4, "rate_per_s": 4000, "devices": 2}, "contention", 1.5),
     ],
+    "tokens": [
+        ({"max_num_batched_tokens": 256}, "long_prefill_token_threshold", 64),
+        ({"max_num_batched_tokens": 900, "prompt_most": 900, "kv_blocks": None}, "chunked", "off"),
+        ({"kv_blocks": 400}, "reserve", "life"),
+        ({"kv_blocks": 400, "reserve": "life"}, "limit", 1500),
+        ({"kv_blocks": 400}, "block_size", 17),
+        ({"kv_blocks": 400}, "watermark_blocks", 40),
+        ({"rate_per_s": 40}, "queue_limit", 3),
+        ({"rate_per_s": 40}, "timeout_ms", 900),
+        (SGLANG, "max_prefill_tokens", 300),
+        (SGLANG, "init_new_token_ratio", 0.2),
+        (SGLANG, "min_new_token_ratio", 0.5),
+        (SGLANG, "decay_steps", 3),
+        (SGLANG, "mixed", "on"),
+        (DELAYED | {"prefill_delayer": "off"}, "prefill_delayer", "on"),
+        (DELAYED, "queue_min_ratio", 0.1),
+        (DELAYED, "max_delay_ms", 20),
+        (DELAYED, "token_usage_low_watermark", 0.9),
+        (TENSORRT, "batch_wait_timeout_iters", 2),
+        (TENSORRT, "batch_wait_max_tokens_ratio", 0.1),
+        (TENSORRT, "batch_wait_timeout_ms", 40),
+        (TENSORRT | {"batch_wait_timeout_ms": 40}, "overlap", "off"),
+        (TGI, "waiting_served_ratio", 2),
+        (TGI | {"waiting_served_ratio": 2}, "max_waiting_tokens", 2),
+        ({"replicas": 2}, "routing", "least_tokens"),
+        ({"step": "own"}, "fixed_ms", 12),
+        ({"step": "own"}, "weights_ms", 20),
+        ({"step": "own"}, "per_token_ms", 0.2),
+        ({"step": "own"}, "per_read_ms", 0.001),
+        ({"step": "own"}, "per_pair_ms", 0.00001),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "control", "value"), [(mode, *each) for mode in MOVED_IN for each in MOVED_IN[mode]]
 )
-def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_picture(
-    panel_again, first, control, value
+def test_controls_that_matter_to_some_settings_only_are_seen_there_and_move_the_words(
+    panel_of, mode, first, control, value
 ):
-    panel = panel_again
-    assert not is_shown(panel, control)
-    panel.move_to(DEFAULT.replace(**first))
+    panel, state = panel_of(mode), DEFAULTS[mode]
+    needed = relevant(control, vars(state.replace(**first))) > relevant(control, vars(state))
+    assert is_shown(panel, control) != needed
+    panel.move_to(state.replace(**first))
     assert is_shown(panel, control)
     words = panel.readout.value
     panel.controls[control].value = value
     assert panel.status.value == ""
     assert panel.readout.value != words
+
+
+def test_every_control_of_tokens_is_among_those_that_are_moved_here():
+    moved = {control for each in (MOVED, MOVED_IN) for *_, control, _ in each["tokens"]}
+    own = {*KINDS["tokens"].controls} - {*KINDS["requests"].controls}
+    assert {name for name in own if CONTROLS[name].page} <= moved | {"max_model_len"}  # it only refuses
+
+
+def test_a_length_that_the_model_does_not_have_is_refused_in_the_field(panel_of_tokens):
+    knob = panel_of_tokens.controls["max_model_len"]
+    with pytest.raises(ValueError, match="must hold every prompt with its output"):
+        knob.value = 4096
+    knob.value = 5120
+    assert panel_of_tokens.scenario.rule.max_model_len == 5120
+
+
+@pytest.mark.parametrize(
+    ("control", "value", "words"),
+    [
+        ("kv_blocks", 20, "must fit into the memory, 20 blocks"),
+        ("chunked", "off", "must fit into the budget"),
+    ],
+)
+def test_what_can_never_run_keeps_the_last_good_picture_and_says_why(panel_of_tokens, control, value, words):
+    panel = looked_at(panel_of_tokens)
+    frame, result = panel.screen.frame, panel.result
+    panel.controls[control].value = value
+    assert words in panel.status.value
+    assert (panel.screen.frame, panel.result) == (frame, result)
+    panel.controls[control].value = getattr(DEFAULTS["tokens"], control)
+    assert panel.status.value == ""
 
 
 def test_a_choice_that_makes_no_sense_with_the_others_says_why_and_can_be_mended():

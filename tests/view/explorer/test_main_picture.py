@@ -93,55 +93,52 @@ def test_a_click_on_a_small_view_enlarges_it_as_the_chooser_does(panel):
     assert panel.session.style.large == "latency"
 
 
-def test_what_is_nothing_acts_not_and_a_click_there_moves_nothing(panel):
-    frame = panel.screen.number
+def test_a_place_of_nothing_acts_not_and_a_click_there_moves_nothing(panel):
     (answer,) = say(panel, hover=[0.001, 0.001])
     assert not answer["act"]
+    frame = panel.screen.number
     say(panel, click=[0.001, 0.001])
     assert panel.screen.number == frame
 
 
 def test_arrows_step_through_the_heat_map_up_to_full_batches_only(panel):
-    panel.screen._handle_custom_msg({"key": "left"}, [])
+    say(panel, key="left")
     assert panel.result.scenario.rule == bs.SizeOrWait(24, 10)
-    panel.screen._handle_custom_msg({"key": "up"}, [])
+    say(panel, key="up")
     assert panel.result.scenario.rule == bs.SizeOrWait(24, 20)
     for _ in range(9):
-        panel.screen._handle_custom_msg({"key": "up"}, [])
+        say(panel, key="up")
     assert panel.result.scenario.rule == bs.SizeOrWait(24, math.inf)
     assert panel.controls["rule"].value == "full_only"
-    panel.screen._handle_custom_msg({"key": "down"}, [])
+    say(panel, key="down")
     assert panel.result.scenario.rule == bs.SizeOrWait(24, 50)
 
 
 def test_a_cell_that_makes_no_sense_is_refused_in_words():
     panel = bs.explore(requests=300, link="rule=at_least&min_batch_size=8&max_batch_size=8")
-    panel.screen._handle_custom_msg({"key": "left"}, [])
+    say(panel, key="left")
     assert "crossed out" in panel.status.value
     assert panel.result.scenario.rule == bs.AtLeast(8, 8)
 
 
-AT_LEAST = "8&rule=at_least&min_batch_size=2"
-
-
 @pytest.mark.parametrize(
-    ("clients", "rule", "arrow", "out"),
+    ("link", "rule", "arrow", "found"),
     [
-        (AT_LEAST, "full_only", "left", bs.AtLeast(2, 24)),
-        (AT_LEAST, "full_only", "right", bs.AtLeast(2, 48)),
-        (AT_LEAST, "full_only", "up", bs.AtLeast(3, 32)),
-        ("8", "full_only", "down", bs.SizeOrWait(32, 50)),
-        ("4", "at_least", "up", bs.SizeOrWait(32, 20)),
-        ("4", "at_least", "down", bs.SizeOrWait(32, 7)),
+        *(("clients=8&rule=at_least&min_batch_size=2", "full_only", *each) for each in [
+            ("left", bs.AtLeast(2, 24)), ("right", bs.AtLeast(2, 48)), ("up", bs.AtLeast(3, 32)),
+        ]),
+        ("clients=8", "full_only", "down", bs.SizeOrWait(32, 50)),
+        ("clients=4", "at_least", "up", bs.SizeOrWait(32, 20)),
+        ("clients=4", "at_least", "down", bs.SizeOrWait(32, 7)),
     ],
-)
-def test_arrows_lead_out_of_a_choice_that_makes_no_sense(clients, rule, arrow, out):
-    panel = bs.explore(requests=300, link=f"workload=closed&clients={clients}")
+)  # fmt: skip
+def test_arrows_lead_out_of_a_choice_that_makes_no_sense(link, rule, arrow, found):
+    panel = bs.explore(requests=300, link=f"workload=closed&{link}")
     panel.controls["rule"].value = rule
-    assert f"got {clients[0]}" in panel.status.value
-    panel.screen._handle_custom_msg({"key": arrow}, [])
+    assert f"got {panel.state.clients}" in panel.status.value
+    say(panel, key=arrow)
     assert panel.status.value == ""
-    assert panel.result.scenario.rule == out
+    assert panel.result.scenario.rule == found
 
 
 def test_colours_follow_the_page_or_the_choice(panel):
@@ -220,9 +217,9 @@ def test_a_new_rule_has_a_map_too():
     panel = bs.explore(requests=300, link="rule=preferred_sizes&preferred=4,8")
     assert panel.status.value == ""
     assert (panel.data.surface.x, panel.data.surface.y) == bs.PreferredSizes.map_knobs
-    panel.screen._handle_custom_msg({"key": "up"}, [])
+    say(panel, key="up")
     assert panel.result.scenario.rule == bs.PreferredSizes([4, 8], 32, 20)
     for _ in range(9):
-        panel.screen._handle_custom_msg({"key": "up"}, [])
+        say(panel, key="up")
     assert panel.result.scenario.rule == bs.PreferredSizes([4, 8], 32, math.inf)
     assert panel.controls["rule"].value == "preferred_sizes"

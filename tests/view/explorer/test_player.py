@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.view.explorer.player import Player
@@ -163,15 +164,6 @@ def test_the_notebook_keeps_a_timeline_with_its_description(player):
     assert re.fullmatch(r"Film of 100 requests, at \d+\.\d\d ms", repr(player))  # as the clock says it
 
 
-def test_names_that_are_no_text_or_of_several_runs_are_refused():
-    with pytest.raises(TypeError, match=r"^names must be a list of text, got \[1, 2\]$"):
-        bs.film(PLAIN, names=[1, 2])
-    with pytest.raises(
-        ValueError, match=r"^names must be of the requests of one run without tokens, got \['Ann'\]"
-    ):
-        bs.film(PLAIN, rules={"small": bs.SizeOrWait(4, 2)}, names=["Ann"])
-
-
 def test_the_notebook_keeps_the_lanes_of_several_rules():
     film = bs.film(PLAIN, rules={"small": bs.SizeOrWait(4, 2), "large": bs.SizeOrWait(16, 20)})
     _, metadata = film._repr_mimebundle_()
@@ -189,14 +181,16 @@ def test_of_a_result_some_requests_from_its_middle_are_played():
     assert result.arrival_s[2000] < begin_s < until_s < result.arrival_s[3000]
 
 
+@refusals
 def test_a_film_refuses():
-    with pytest.raises(TypeError, match="a Scenario, a Result or what compare_servers returns, got 3"):
-        bs.film(3)
-    with pytest.raises(ValueError, match="requests must be at least 1, got 0"):
-        bs.film(PLAIN, requests=0)
-    with pytest.raises(ValueError, match="one run, got 2"):
-        bs.film(bs.simulate(PLAIN, 100, replications=2))
-    with pytest.raises(ValueError, match="columns"):
-        bs.film(bs.simulate(PLAIN, 1000, keep="summary"))
-    with pytest.raises(ValueError, match="rules must come with a scenario, got a result"):
-        bs.film(bs.simulate(PLAIN, 100), rules={"a": bs.SizeOrWait()})
+    """
+    bs.film(3) -> TypeError: film takes a Scenario, a Result or what compare_servers returns, got 3
+    bs.film(PLAIN, requests=0) -> requests must be at least 1, got 0
+    bs.film(bs.simulate(PLAIN, 100, replications=2)) -> a film must be of one run, got 2 replications
+    bs.film(bs.simulate(PLAIN, 1000, keep="summary")) -> columns
+    bs.film(bs.simulate(PLAIN, 100), rules={"a": bs.SizeOrWait()})
+        -> rules must come with a scenario, got a result
+    bs.film(PLAIN, names=[1, 2]) -> TypeError: names must be a list of text, got [1, 2]
+    bs.film(PLAIN, rules={"small": bs.SizeOrWait(4, 2)}, names=["Ann"])
+        -> names must be of the requests of one run without tokens, got ['Ann']
+    """

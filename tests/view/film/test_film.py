@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.naive_film import Moment
 from oracles.plans import RULES, plans_with_ties, scenarios_at_random
+from refusals import refusals
 
 import batchsim as bs
 from batchsim.engines.reference import engine
@@ -126,17 +127,15 @@ def test_a_run_by_hand():
     assert "leaves" not in film.words(0.005, within_s=0.0009)
 
 
+@refusals
 def test_a_film_refuses():
-    film = RequestFilm(bs.simulate(PLAIN, 10))
-    for time_s, words in ((-1, "time_s must be at least 0, got -1"), (math.nan, "a number, got nan")):
-        with pytest.raises(ValueError, match=words):
-            film.words(time_s)
-    with pytest.raises(TypeError, match="result must be a Result, got 5"):
-        RequestFilm(5)
-    with pytest.raises(ValueError, match="a film must be of one run, got 2 replications"):
-        RequestFilm(bs.simulate(PLAIN, 10, replications=2))
-    with pytest.raises(ValueError, match="columns must be kept"):
-        RequestFilm(bs.simulate(PLAIN, 10, keep="summary"))
+    """
+    RequestFilm(bs.simulate(PLAIN, 10)).words(-1) -> time_s must be at least 0, got -1
+    RequestFilm(bs.simulate(PLAIN, 10)).words(math.nan) -> time_s must be a number, got nan
+    RequestFilm(5) -> TypeError: result must be a Result, got 5
+    RequestFilm(bs.simulate(PLAIN, 10, replications=2)) -> a film must be of one run, got 2 replications
+    RequestFilm(bs.simulate(PLAIN, 10, keep="summary")) -> columns must be kept
+    """
 
 
 def test_some_requests_are_played_around_a_period_and_a_short_run_whole():

@@ -91,14 +91,6 @@ def test_another_run_is_loaded_and_the_same_one_keeps_its_time(panel):
     assert f"{arrived:,} arrived" in player.words
 
 
-def test_while_it_plays_another_run_is_played_from_its_beginning(panel):
-    player = panel.play.player
-    player.moment = (*player.moment[:2], True)
-    panel.controls["rate_per_s"].value = 100
-    assert player.playing
-    assert player.time_s == player.stretch.begin_s
-
-
 def test_nothing_of_a_run_is_shown_before_a_prediction_is_revealed(panel):
     player = panel.play.player
     window, code = player.clip, panel.pseudocode.value
