@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hands import looked_at
-from pictures import BASE, SIZES, WAITS, coloured, drawn, over, pixels, shown
+from pictures import BASE, SIZES, WAITS, coloured, drawn, group, over, pixels, shown
 
 import batchsim as bs
 from batchsim._format import number
 from batchsim.study.surface import Surface, surface
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.heat_map import MEASURES, HeatMapView, position
+from batchsim.view.pictures.heat_map import MEASURES, OVERLOADED, HeatMapView, position
 
 
 @pytest.mark.parametrize("look", [{}, {"width_px": 700}, {"size": "projector", "ratio": 2}])
@@ -37,6 +37,19 @@ def test_a_cell_without_a_steady_state_has_no_colour(cases):
     void = found.overloaded | found.refused | np.isinf(found.p99_ms)
     assert void.any()
     np.testing.assert_array_equal(colour[..., 3] == 0, void)
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"), [(["####", "####", "....", "...."], True), (["####", "#..#", "#..#", "####"], False)]
+)
+def test_a_reason_is_written_on_cells_that_have_it_or_nowhere(cases, rows, named):
+    overloaded = np.array([[cell == "#" for cell in row] for row in rows])
+    found = dataclasses.replace(
+        cases["plain"].surface, overloaded=overloaded, refused=np.zeros_like(overloaded)
+    )
+    view = drawn(HeatMapView, dataclasses.replace(cases["plain"], surface=found))
+    places = [written.xy for reason, written in group(view, "name").items() if reason == OVERLOADED]
+    assert [overloaded[int(row), int(column)] for column, row in places] == [True] * named
 
 
 def greys(values, objective_ms):
