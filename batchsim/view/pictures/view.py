@@ -271,7 +271,7 @@ class View:
             whole: Style = FROM_DATA | {"transform": IdentityTransform(), "clip_on": False}
             make = partial(Annotation, "", (0, 0), (0, 0), **whole)
             found = self.put(key, make, ax, still, **{"zorder": 7} | style)
-            if self.changed(key, (words, x, y, right, up)):
+            if self.changed(("text", key), (words, x, y, right, up)):
                 found.set(text=words, position=(right * self.em, up * self.em))
                 found.xy = (x, y)
 
