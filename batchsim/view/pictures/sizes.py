@@ -46,10 +46,10 @@ class SizesView(View):
         }
         self.area("bars", rectangles(0 * found.row, found.size, found.row, found.row + 1), **bars)
         if padded:
-            told = "padding" + f", {percent(data.summary['padding'])}" * self.large
             sides = 0 * found.first, found.computed, found.first, found.first + found.rows
-            padding: Style = fill_style(self.look, "padded") | {"label": told, "zorder": 2}
+            padding: Style = fill_style(self.look, "padded") | {"label": "padding", "zorder": 2}
             self.area("padding", rectangles(*sides), **padding)
+            self.note("share", f"{percent(data.summary['padding'])} padding", bbox=self.halo)
         longest = max(found.size.max(initial=1), found.computed.max(initial=1))
         self.limits(self.ax, x=(0, nice(float(longest))), y=(max(found.height, LEAST_ROWS), 0))
         self.label(self.ax.xaxis, f"size ({data.result.scenario.workload.size_unit})")

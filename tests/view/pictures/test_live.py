@@ -79,11 +79,12 @@ def draws(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("large", ["latency", "steps", "seats"])
+@pytest.mark.parametrize("large", ["latency", "sizes", "steps", "seats"])
 def test_a_drag_in_which_no_limit_changes_draws_only_what_moves(draws, every, large):
-    if large == "latency":
-        before = every["requests"]["plain"]
-        steps = [data_of(BASE.replace(rate_per_s=rate), before=before) for rate in (1500, 1480, 1460)]
+    if large in ("latency", "sizes"):
+        scenario, before = MORE.get(large, BASE), every["requests"]["plain"]
+        rates = [share * scenario.workload.rate_per_s for share in (1, 0.99, 0.98)]
+        steps = [data_of(scenario.replace(rate_per_s=rate), before=before) for rate in rates]
     else:
         rates, before = (8, 7.9, 7.8), every["tokens"]["plain"]
         steps = [token_data_of(TOKENS.replace(rate_per_s=rate), before=before, **LIMITS) for rate in rates]

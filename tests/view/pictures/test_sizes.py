@@ -41,7 +41,8 @@ def test_beside_the_batches_is_the_latency_by_size_with_that_of_the_other_settin
     np.testing.assert_array_equal(view.shown["other"].get_data().values, of_other[0])
     np.testing.assert_array_equal(view.shown["other"].get_data().edges, edges)
     assert "padding" in view.shown
-    assert names_of(view.ax)[1] == f"padding, {percent(data.summary['padding'])}"
+    assert names_of(view.ax) == ["requests", "padding"]
+    assert view.shown["share"].get_text() == f"{percent(data.summary['padding'])} padding"
 
 
 SMALL_ONLY = {"rule": bs.SizeOrWait(16, 20, max_batch_units=128), "oversize_action": "reject"}
