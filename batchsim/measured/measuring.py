@@ -85,9 +85,9 @@ class Rounds:
 
     def check(self, size: int, output: Any, numbers: bool = False) -> None:
         """Refuse an output that has become another than the first."""
-        kind, finite = self.first[size]
+        type_, finite = self.first[size]
         try:
-            if not check_output(len(self.batches[size]), output, kind, numbers) and finite:
+            if not check_output(len(self.batches[size]), output, type_, numbers) and finite:
                 raise ValueError("a model's output must stay finite")
         except ValueError as error:
             calls = len(self.samples_ms[size])
@@ -120,15 +120,15 @@ class Rounds:
         return time.perf_counter() - begin_s, output
 
 
-def check_output(size: int, output: Any, kind: type[Any], numbers: bool = True) -> bool:
+def check_output(size: int, output: Any, type_: type[Any], numbers: bool = True) -> bool:
     """Refuse an output of another type, without one number or array per item, or with NaN.
 
     Return whether it is finite. Without `numbers`, only types and shapes are looked at, which takes no time.
     """
     leaves = jax.tree_util.tree_leaves(output)
     rule = f"a model must return one output per item, of shape ({size}, ...)"
-    if type(output) is not kind:
-        raise ValueError(f"a model's output must stay of type {kind.__name__}, got {brief(output)}")
+    if type(output) is not type_:
+        raise ValueError(f"a model's output must stay of type {type_.__name__}, got {brief(output)}")
     if not leaves:  # as of a forgotten `return`
         raise ValueError(f"{rule}, got {brief(output)}")
     # A list has one output per item; other containers have arrays.

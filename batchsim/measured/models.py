@@ -162,32 +162,32 @@ def load_model(
     >>> model(model.inputs(3)).shape
     (3, 10)
     """
-    if not isinstance(name, str) or name not in _KINDS:
-        raise ValueError(f"there is no model {name!r}" + _check.nearest(str(name), _KINDS))
-    kind = _KINDS[name]
+    if not isinstance(name, str) or name not in _ARCHITECTURES:
+        raise ValueError(f"there is no model {name!r}" + _check.nearest(str(name), _ARCHITECTURES))
+    architecture = _ARCHITECTURES[name]
     generator = np.random.default_rng(_check.whole("seed", seed, at_least=0))
-    width = _check.whole("width", kind.width if width is None else width)
-    layers = _check.whole("layers", kind.layers if layers is None else layers)
+    width = _check.whole("width", architecture.width if width is None else width)
+    layers = _check.whole("layers", architecture.layers if layers is None else layers)
     sizes = None if pad_to is None else _check.sizes("pad_to", pad_to)
-    item_shape, longest = kind.item_shape, {}
+    item_shape, longest = architecture.item_shape, {}
     edges = None if lengths is None else _check.sizes("lengths", lengths)
     if edges is not None:
-        if kind.tokens is None:
+        if architecture.tokens is None:
             raise ValueError(f"lengths must be None for {name}, whose items have one shape, got {[*edges]}")
         item_shape, longest = (edges[-1],), {"length": edges[-1]}
-    weights: Any = kind.draw(generator, width, layers, **longest)
+    weights: Any = architecture.draw(generator, width, layers, **longest)
     # Committed to a device, the weights keep the model there even if the default device changes.
     device = next(iter(jnp.zeros(()).devices()))
     with fitting(f"{name} of width {width:,} and {layers:,} layers"):
         weights = jax.device_put(weights, device)
     return Model(
-        name=name, item_shape=item_shape, tokens=kind.tokens, pad_to=sizes, lengths=edges,
+        name=name, item_shape=item_shape, tokens=architecture.tokens, pad_to=sizes, lengths=edges,
         device=describe(device),
-        dtype=np.dtype(np.float32 if kind.tokens is None else np.int32),
+        dtype=np.dtype(np.float32 if architecture.tokens is None else np.int32),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(weights)),
         weights=weights,
         # A new function for each model: models that shared one would share its compiled code.
-        _forward=jax.jit(lambda weights, batch: kind.forward(weights, batch)),
+        _forward=jax.jit(lambda weights, batch: architecture.forward(weights, batch)),
     )  # fmt: skip
 
 
@@ -306,7 +306,7 @@ def _normalised(state: jax.Array, scale: jax.Array) -> jax.Array:
     return state * jax.lax.rsqrt(jnp.mean(state**2, axis=-1, keepdims=True) + 1e-6) * scale
 
 
-class _Kind(NamedTuple):
+class _Architecture(NamedTuple):
     draw: Callable[..., Any]
     forward: Callable[[Any, jax.Array], jax.Array]
     item_shape: tuple[int, ...]
@@ -316,8 +316,10 @@ class _Kind(NamedTuple):
 
 
 # Sizes at which one item takes about a millisecond on a laptop, and batching visibly pays.
-_KINDS = {
-    "convnet": _Kind(_convnet_weights, _convnet, IMAGE, width=64, layers=4),
-    "mlp": _Kind(_mlp_weights, _mlp, (PIXELS,), width=2048, layers=3),
-    "transformer": _Kind(_transformer_weights, _transformer, (LENGTH,), width=256, layers=4, tokens=TOKENS),
+_ARCHITECTURES = {
+    "convnet": _Architecture(_convnet_weights, _convnet, IMAGE, width=64, layers=4),
+    "mlp": _Architecture(_mlp_weights, _mlp, (PIXELS,), width=2048, layers=3),
+    "transformer": _Architecture(
+        _transformer_weights, _transformer, (LENGTH,), width=256, layers=4, tokens=TOKENS
+    ),
 }

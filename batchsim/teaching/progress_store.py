@@ -125,24 +125,24 @@ def _parsed(path: Path, text: bytes) -> Record:
         raise ValueError(f"{path} is not a progress file: {error}") from None
 
 
-def _fit(where: str, value: Any, kind: Any) -> Any:
+def _fit(where: str, value: Any, hint: Any) -> Any:
     """Return JSON as a value of a type: a dataclass, dict, list, or plain type, and so on inside."""
-    fielded = is_dataclass(kind)
-    plain: Any = dict if fielded else get_origin(kind) or kind
+    fielded = is_dataclass(hint)
+    plain: Any = dict if fielded else get_origin(hint) or hint
     if type(value) is not plain:
         raise ValueError(f"{where} must be of type {plain.__name__}, got {value!r:.40}")
-    if kind is int and not 0 <= value <= LARGEST_COUNT:
+    if hint is int and not 0 <= value <= LARGEST_COUNT:
         raise ValueError(f"{where} must be from 0 to {LARGEST_COUNT:,}, got {value!r:.40}")
     if plain is list:
-        return [_fit(f"item {i} of {where}", each, get_args(kind)[0]) for i, each in enumerate(value, 1)]
+        return [_fit(f"item {i} of {where}", each, get_args(hint)[0]) for i, each in enumerate(value, 1)]
     if fielded:
-        types = {each.name: each.type for each in fields(kind)}
+        types = {each.name: each.type for each in fields(hint)}
         if not set(types) <= set(value):
             raise ValueError(f"{where} must have {', '.join(types)}, got {', '.join(value)!r:.80}")
         within = f" of {where}" if where else ""
-        return kind(**{name: _fit(f"{name}{within}", value[name], types[name]) for name in types})
+        return hint(**{name: _fit(f"{name}{within}", value[name], types[name]) for name in types})
     if plain is dict:
-        return {key: _fit(f"{where} {key!r:.20}", each, get_args(kind)[1]) for key, each in value.items()}
+        return {key: _fit(f"{where} {key!r:.20}", each, get_args(hint)[1]) for key, each in value.items()}
     return value
 
 

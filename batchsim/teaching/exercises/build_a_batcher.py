@@ -23,8 +23,8 @@ class Model:
 
     def __call__(self, batch: Any) -> Any:
         if not isinstance(batch, np.ndarray) or batch.ndim == 0:
-            kind = "a single item" if not isinstance(batch, (list, tuple)) else f"a {type(batch).__name__}"
-            raise TypeError(f"model_fn takes one array, the inputs stacked with np.stack, got {kind}")
+            given = "a single item" if not isinstance(batch, (list, tuple)) else f"a {type(batch).__name__}"
+            raise TypeError(f"model_fn takes one array, the inputs stacked with np.stack, got {given}")
         self.calls.append(batch.tolist())
         if self.broken is not None:
             raise self.broken
@@ -68,8 +68,8 @@ class Play:
         self.expected = self.built(InferenceBatcher, self.models[1])
         self.own: Any = None
 
-    def built(self, kind: Any, model: Model) -> Any:
-        return kind(model, self.script.max_batch_size, self.script.max_wait_ms, clock=lambda: self.now_s)
+    def built(self, batcher: Any, model: Model) -> Any:
+        return batcher(model, self.script.max_batch_size, self.script.max_wait_ms, clock=lambda: self.now_s)
 
     def missed(self) -> str:
         """Take the steps until one fails; return the steps and the problem, or ""."""
@@ -273,9 +273,9 @@ class Batcher(Program):
 
     def named(self, answer: Any) -> dict[str, Any]:
         if not isinstance(answer, type):
-            kind = type(answer).__name__
-            hint = f": write {kind} without brackets" if hasattr(answer, "queue") else ""
-            raise TypeError(f"the answer must be the class itself, got an object of type {kind}{hint}")
+            name = type(answer).__name__
+            hint = f": write {name} without brackets" if hasattr(answer, "queue") else ""
+            raise TypeError(f"the answer must be the class itself, got an object of type {name}{hint}")
         return {name: getattr(answer, name, None) for name in self.methods}
 
     def cases(self, written: Iterable[str]) -> Iterator[Case]:
@@ -316,8 +316,8 @@ class Process(Batcher, name="02.2"):
     done = "each request got its own answer, with one model call per batch"
     length = 6
     settings = tuple(
-        {"max_batch_size": size, **kind}
-        for kind in ({}, {"vectors": True}, {"one_id": True})
+        {"max_batch_size": size, **more}
+        for more in ({}, {"vectors": True}, {"one_id": True})
         for size in (2, 1, 3)
     )
 
