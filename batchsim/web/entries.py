@@ -12,14 +12,18 @@ from typing import Any
 
 import numpy as np
 from numba import typeof, types
+from numba.core.cgutils import alloca_once
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from batchsim import _clock
 from batchsim.engines.compiled import columns, grid_loops, instants, threshold
+from batchsim.engines.compiled.cells import cells_of, store
 from batchsim.engines.compiled.engine import NO_LIMIT
 from batchsim.engines.compiled.jit import inlined
-from batchsim.scenario.rules import RULES, Threshold
+from batchsim.engines.compiled.rule_calls import REALS, UNCACHED, WHOLE, Calls, waiting_of
+from batchsim.engines.compiled.rule_calls import WHOLES as LINE
+from batchsim.scenario.rules import RULES, Rule, Threshold
 from batchsim.scenario.sized_time import UnitCost
 from batchsim.web.calls import usual
 
@@ -44,6 +48,37 @@ def _column(typing, pointer, begin, count):
     return kind(pointer, begin, count), make
 
 
+def _calls(typing, params):
+    """Return a rule as the general loop calls it, so that one copy of the loop serves all rules.
+
+    LLVM knows which functions are at the addresses, and calls these.
+    """
+    rule, free = Rule.by_params[params.instance_class], (waiting_of(False, types.Array(INT, 1, "C")), REALS)
+    cells, place = types.CPointer(types.Tuple((*free, params))), sum(map(cells_of, free))
+    own: Any = {
+        name: (function, (*kinds[1:], cells))
+        for name, (function, kinds) in UNCACHED.items() if getattr(rule, name)
+    }  # fmt: skip
+    for function, kinds in own.values():
+        function.compile(kinds)
+
+    def make(context, builder, signature, arguments):
+        whole = context.get_value_type(WHOLE)
+        addresses = dict.fromkeys(UNCACHED, whole(0))
+        for name, (function, kinds) in own.items():
+            found = function.overloads[kinds]
+            context.active_code_library.add_linking_library(found.library)
+            addresses[name] = context.declare_function(builder.module, found.fndesc).ptrtoint(whole)
+        count = whole(place + cells_of(params))
+        data, array = alloca_once(builder, whole, count), make_array(LINE)(context, builder)
+        for arrays in (False, True):
+            store(context, builder, data, place, params, arguments[0], arrays)
+        populate_array(array, data, [count], [whole(8)], whole(8), None)
+        return context.make_tuple(builder, signature.return_type, [*addresses.values(), array._getvalue()])
+
+    return types.NamedTuple((WHOLE,) * len(UNCACHED) + (LINE,), Calls)(params), make
+
+
 def _same_address(kind):
     def same(typing, pointer):
         def read(context, builder, signature, arguments):
@@ -55,6 +90,7 @@ def _same_address(kind):
 
 
 column: Any = intrinsic(_column)
+calls_of: Any = intrinsic(_calls)
 as_floats: Any = intrinsic(_same_address(FLOATS))
 as_wholes: Any = intrinsic(_same_address(WHOLES))
 
@@ -163,7 +199,7 @@ def run_rule(params, n, servers, largest, memory, frozen, while_busy, floats, in
     limits = columns.Limits(most, math.inf, most, most)
     costs, batches = plain_costs(n, largest, floats), batches_in(n, floats, ints, octets)
     cursor[ENDING] = pass_instants(
-        horizon, limits, params, state, while_busy,
+        horizon, limits, calls_of(params), state, while_busy,
         requests, costs, queue, None, clients, busy, batches, cursor,
     )  # fmt: skip
 

@@ -8,11 +8,14 @@ import re
 from collections.abc import Collection, Iterator
 
 MAGIC = b"\0asm\1\0\0\0"
-TYPES, IMPORTS, FUNCTIONS, MEMORIES, GLOBALS, EXPORTS, CODE, DATA, DATA_COUNT = 1, 2, 3, 5, 6, 7, 10, 11, 12
-ORDER = (TYPES, FUNCTIONS, MEMORIES, GLOBALS, EXPORTS, DATA_COUNT, CODE, DATA)
-# A memory whose pages hold the data; and the place of the stack, if a function uses it.
+TYPES, IMPORTS, FUNCTIONS, TABLES, MEMORIES, GLOBALS, EXPORTS, ELEMENTS = 1, 2, 3, 4, 5, 6, 7, 9
+CODE, DATA, DATA_COUNT = 10, 11, 12
+ORDER = (TYPES, FUNCTIONS, TABLES, MEMORIES, GLOBALS, EXPORTS, ELEMENTS, DATA_COUNT, CODE, DATA)
+# A memory whose pages hold the data; the place of the stack, if a function uses it; and a table of functions,
+# if some are called by their address.
 KNOWN = re.compile(
-    rb"[\x01\x02]\x03env\x0f__linear_memory\x02\x00([\x00-\x7e])(\x03env\x0f__stack_pointer\x03\x7f\x01)?"
+    rb"[\x01-\x03]\x03env\x0f__linear_memory\x02\x00([\x00-\x7e])"
+    rb"(\x03env\x0f__stack_pointer\x03\x7f\x01)?(?:\x03env\x19__indirect_function_table\x01\x70\x00([\x00-\x7e]))?"
 )
 PAGE = 65_536  # bytes; the stack has one, between the data and the heap
 SYMBOLS = 8  # the part of the section "linking" with the symbols
@@ -23,7 +26,7 @@ UNDEFINED, NAMED = 0x10, 0x40  # flags of symbols
 def linked(code: bytes, names: Collection[str]) -> bytes:
     """Return an object file as a module that exports functions, `memory` and `__heap_base`.
 
-    ValueError if it needs more than a memory and a stack, or lacks one of the functions.
+    ValueError if it needs more than a memory, a stack and a table, or lacks one of the functions.
     """
     sections, symbols = {}, b""
     for number, body in parts(code[len(MAGIC) :]):
@@ -34,13 +37,17 @@ def linked(code: bytes, names: Collection[str]) -> bytes:
     imported = sections.pop(IMPORTS)
     found = KNOWN.fullmatch(imported)
     if not found or not sections.keys() <= set(ORDER):
-        raise ValueError(f"the loops must need a memory and a stack alone, got {imported!r}, {[*sections]}")
+        raise ValueError(
+            f"the loops must need a memory, a stack and a table alone, got {imported!r}, {[*sections]}"
+        )
     places = dict(functions(symbols))
     if missing := [name for name in names if name not in places]:
         raise ValueError(f"the object must define {', '.join(missing)}, got {', '.join(places)}")
     pages, uses_stack = found[1][0] + 1, found[2] is not None
     top = b"\x41" + signed(pages * PAGE) + b"\x0b"
     sections[MEMORIES] = b"\1\0" + unsigned(pages)
+    if found[3]:
+        sections[TABLES] = b"\1\x70\0" + unsigned(found[3][0] + 1)  # the first address, 0, has no function
     sections[GLOBALS] = (b"\2\x7f\1" + top if uses_stack else b"\1") + b"\x7f\0" + top
     exports = {"memory": b"\2\0", "__heap_base": b"\3" + unsigned(uses_stack)}
     exports |= {name: b"\0" + unsigned(places[name]) for name in names}

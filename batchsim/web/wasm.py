@@ -10,12 +10,14 @@ import ast
 import hashlib
 import importlib.metadata
 import json
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import EnumType
 from pathlib import Path
@@ -38,6 +40,7 @@ OWN = [Path(__file__).with_name(f"{name}.py") for name in ("entries", "link", "w
 BUILD = Path(__file__).parents[2] / "build" / "web"  # what a build keeps for the next
 ENTRIES = BUILD / "entries"
 LARGEST_ENTRY = 10_000_000  # bytes, as text
+MANY = 4  # entries that are worth a process
 CALLED = re.compile(r"NumbaEnv(\d\w+)")  # Numba gives each function a variable with its name
 CHOOSES = re.compile("overload|intrinsic")  # in files whose functions choose what is compiled
 # Numba's own optimiser prepares the text for this machine's processor: the module becomes twice as large.
@@ -210,26 +213,40 @@ def module_of(
     """Return a module that exports functions by their names, and the types of their results.
 
     An entry is a function with the types of its arguments. Each is compiled anew, unless the folder has it
-    from the same code.
+    from the same code: many by a process for each core, which leave them there.
     """
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TARGET).create_target_machine(features=FEATURES, opt=3)
+    steps = {name: f"{name}, {at} of {len(entries)}" for at, name in enumerate(entries, 1)}
+
+    def made(names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name in names:
+            (function, types), file = entries[name], folder and folder / f"{name}.json"
+            if (entry := kept_entry(file, types) if file else None) is None:
+                print(f"compiling {steps[name]}", flush=True)
+                entry = compiled_entry(name, function, types, machine)
+                if file:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    known = {"checksum": checksum_behind(entry["modules"], types), **entry}
+                    with replacing(file) as into:
+                        into.write(json.dumps(known).encode())
+            else:
+                print(f"unchanged: {steps[name]}", flush=True)
+            yield name, entry
+
+    names = [*entries]
+    if folder and (workers := min(os.cpu_count() or 1, len(names) // MANY)) > 1 and hasattr(os, "fork"):
+        fork = multiprocessing.get_context("fork").Process
+        crew = [fork(target=deque, args=(made(names[k::workers]), 0)) for k in range(workers)]
+        for process in crew:
+            process.start()
+        for process in crew:
+            process.join()  # what it could not compile is tried again below
     whole, results = llvm.parse_assembly(""), {}
-    for at, (name, (function, types)) in enumerate(entries.items(), 1):
-        file, step = folder and folder / f"{name}.json", f"{name}, {at} of {len(entries)}"
-        if (entry := kept_entry(file, types) if file else None) is None:
-            print(f"compiling {step}", flush=True)
-            entry = compiled_entry(name, function, types, machine)
-            if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                made = {"checksum": checksum_behind(entry["modules"], types), **entry}
-                with replacing(file) as into:
-                    into.write(json.dumps(made).encode())
-        else:
-            print(f"unchanged: {step}", flush=True)
+    for name, entry in made(names):
         whole.link_in(llvm.parse_assembly(entry["text"]))
         results[name] = entry["result"]
     return linked(machine.emit_object(whole), entries), results

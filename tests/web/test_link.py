@@ -29,6 +29,25 @@ define i32 @prime(i32 %i) {
   ret i32 %result
 }
 """
+# Functions that are called by their addresses, which are in a table.
+CHOSEN = """
+@both = internal constant [2 x ptr] [ptr @twice, ptr @plus_nine]
+define internal i32 @twice(i32 %x) {
+  %y = shl i32 %x, 1
+  ret i32 %y
+}
+define internal i32 @plus_nine(i32 %x) {
+  %y = add i32 %x, 9
+  ret i32 %y
+}
+define i32 @prime(i32 %i) {
+  %odd = and i32 %i, 1
+  %from = getelementptr [2 x ptr], ptr @both, i32 0, i32 %odd
+  %chosen = load ptr, ptr %from
+  %result = call i32 %chosen(i32 %i)
+  ret i32 %result
+}
+"""
 OUTSIDE = """
 declare i32 @frexp(i32)
 define i32 @prime(i32 %i) {
@@ -52,13 +71,21 @@ def compiled(text):
     return machine.emit_object(llvm.parse_assembly(head + text))
 
 
-def test_a_function_finds_its_data_its_stack_and_the_functions_that_it_calls():
+def in_node(text):
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no Node, which runs modules without a browser")
-    module = base64.b64encode(linked(compiled(PRIMES), ["prime"])).decode()
+    module = base64.b64encode(linked(compiled(text), ["prime"])).decode()
     told = subprocess.run([node, "--eval", IN_NODE, "--", module], capture_output=True, text=True, check=True)
-    assert json.loads(told.stdout) == [[4, 6, 10, 14], 131_072, 131_072]  # a page of data, one of stack
+    return json.loads(told.stdout)
+
+
+def test_a_function_finds_its_data_its_stack_and_the_functions_that_it_calls():
+    assert in_node(PRIMES) == [[4, 6, 10, 14], 131_072, 131_072]  # a page of data, one of stack
+
+
+def test_a_function_finds_others_at_their_addresses():
+    assert in_node(CHOSEN)[0] == [0, 10, 4, 12]
 
 
 def test_a_module_imports_nothing_and_exports_what_is_named():
@@ -68,7 +95,9 @@ def test_a_module_imports_nothing_and_exports_what_is_named():
 
 
 def test_an_object_that_needs_a_function_from_outside_is_refused():
-    with pytest.raises(ValueError, match=r"^the loops must need a memory and a stack alone, got .*frexp"):
+    with pytest.raises(
+        ValueError, match=r"^the loops must need a memory, a stack and a table alone, got .*frexp"
+    ):
         linked(compiled(OUTSIDE), ["prime"])
 
 

@@ -94,6 +94,18 @@ def test_only_the_loops_whose_code_has_changed_are_compiled_again(what, tmp_path
         assert again == first
 
 
+@pytest.mark.skipif(not hasattr(wasm.os, "fork"), reason="processes are forked")
+def test_many_entries_are_compiled_by_a_process_for_each_core(tmp_path, monkeypatch, capfd, few):
+    first = wasm.module_of(few, tmp_path / "one")
+    capfd.readouterr()
+    monkeypatch.setattr(wasm, "MANY", 1)
+    monkeypatch.setattr(wasm.os, "cpu_count", lambda: 2)
+    assert wasm.module_of(few, tmp_path / "two") == first
+    said = capfd.readouterr().out.splitlines()
+    assert sorted(said[:2]) == ["compiling draw, 1 of 2", "compiling stretch, 2 of 2"]
+    assert said[2:] == ["unchanged: draw, 1 of 2", "unchanged: stretch, 2 of 2"]
+
+
 @pytest.mark.parametrize("content", ["", "{}", '{"modules": ["batchsim.gone"], "checksum": ""}', "[1]"])
 def test_a_damaged_file_of_an_entry_is_compiled_again(content, tmp_path, few):
     whole = wasm.module_of(few, tmp_path)

@@ -65,11 +65,12 @@ def _cell(context, builder, cells, place, kind):
     return builder.bitcast(pointer, context.get_data_type(kind).as_pointer())
 
 
-def _write(context, builder, cells, place, kind, value, arrays):
+def store(context, builder, cells, place, kind, value, arrays):
+    """Write a tuple's numbers, or where its arrays are, to cells from a place on, as code of LLVM."""
     if isinstance(kind, types.BaseTuple):
         for number, each in enumerate(fields_of(kind)):
             field = builder.extract_value(value, number)
-            _write(context, builder, cells, place, each, field, arrays)
+            store(context, builder, cells, place, each, field, arrays)
             place += cells_of(each)
     elif isinstance(kind, types.Array) and arrays:
         array = make_array(kind)(context, builder, value)
@@ -107,7 +108,7 @@ def _writer(arrays: bool) -> Any:
     def write(typing, cells, value):
         def code(context, builder, signature, given):
             pointer = make_array(signature.args[0])(context, builder, given[0]).data
-            _write(context, builder, pointer, 0, signature.args[1], given[1], arrays)
+            store(context, builder, pointer, 0, signature.args[1], given[1], arrays)
             return context.get_dummy_value()
 
         return types.void(cells, value), code

@@ -4,8 +4,8 @@ A rule's functions are plain Python, and Numba picks them by the type of `params
 rule defines. Within the loop, they would cost a copy of it for each rule. So the loop gets the rule as
 `Calls`, the addresses of its functions: one copy of the loop serves all rules, and a rule compiles no more
 than its functions. These are cached like a loop: the type is part of the signature, and the digest of the
-sources covers the rules' files (`jit.sources`). With NUMBA_DISABLE_JIT=1, and on the page, the loop gets
-`params`, and calls the functions itself.
+sources covers the rules' files (`jit.sources`). With NUMBA_DISABLE_JIT=1, and in a browser's Python, the loop
+gets `params`, and calls the functions itself.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -159,16 +159,17 @@ CACHED = {name: (compiled(function), kinds) for name, (function, *kinds) in FUNC
 UNCACHED = {name: (compiled_uncached(function), kinds) for name, (function, *kinds) in FUNCTIONS.items()}
 
 
-def _waiting(by_level: bool) -> Any:
-    line = types.NamedTuple((WHOLES, WHOLES, WHOLES, WHOLES, WHOLE), Merged) if by_level else WHOLES
-    return types.NamedTuple((REALS, line, WHOLE, WHOLE, WHOLE, types.boolean, WHOLES), Waiting)
+def waiting_of(by_level: bool, column: Any = WHOLES) -> Any:
+    """Return the type of the waiting requests that a rule sees, with columns of whole numbers."""
+    line = types.NamedTuple((column, column, column, column, WHOLE), Merged) if by_level else column
+    return types.NamedTuple((REALS, line, WHOLE, WHOLE, WHOLE, types.boolean, column), Waiting)
 
 
 @cache
 def _addresses(params: Any, by_level: bool, ours: bool) -> Any:
     """Compile the functions of the rule with parameters of a type."""
     rule = Rule.by_params[params.instance_class]
-    cells = types.CPointer(types.Tuple((_waiting(by_level), REALS, params)))
+    cells = types.CPointer(types.Tuple((waiting_of(by_level), REALS, params)))
     return tuple(
         address_of(function, *kinds, cells)
         if getattr(rule, name) and not (by_level and name == "picked")
@@ -182,7 +183,7 @@ def calls_of(rule: Rule, by_level: bool) -> Any:
     params = rule.params
     if not IS_COMPILED:
         return params
-    cells = with_space(params, cells_of(_waiting(by_level)) + cells_of(REALS))
+    cells = with_space(params, cells_of(waiting_of(by_level)) + cells_of(REALS))
     ours = type(rule).__module__.startswith("batchsim.")
     try:
         addresses = _addresses(typeof(params), by_level, ours)
