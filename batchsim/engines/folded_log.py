@@ -154,11 +154,9 @@ class StepRows:
         begun = np.searchsorted(start_s, arrival_s[self.came : came])
         sums = self.rows + np.concatenate([[0], np.cumsum(rows)])
         self.before[:, self.came : came] = first + begun, sums[begun]
-        ending = [np.array([ended.at_s, ended.counts, ended.counts * ended.gap_s])]
+        ending: list[tuple[Any, ...]] = [(ended.at_s, ended.counts, ended.counts * ended.gap_s, 0.0)]
         if self.watts is not None:
-            none = np.zeros(finish_s.size)
-            ending[0] = np.append(ending[0], np.zeros((1, ended.at_s.size)), axis=0)
-            ending.append(np.array([finish_s, none, none, self.watts(rows) * (finish_s - start_s)]))
+            ending.append((finish_s, 0.0, 0.0, self.watts(rows) * (finish_s - start_s)))
         self._note_ended(arrival_s[self.came : came], start_s[-1], *ending)
         self.came, self.rows = max(came, self.came), int(sums[-1])
         self.before[:, self.came :] = [[last], [self.rows]]  # for now of all who come later
@@ -185,11 +183,20 @@ class StepRows:
         self.open = [column[latest] for column in spans]
         self.spans.append([column[~latest] for column in spans])
 
-    def _note_ended(self, arrival_s: np.ndarray, until_s: float, *more: np.ndarray) -> None:
-        """Note what ended by the arrival of each of the next requests, which came by `until_s`."""
+    def _note_ended(self, arrival_s: np.ndarray, until_s: float, *more: Sequence[Any]) -> None:
+        """Note what ended by the arrival of each of the next requests, which came by `until_s`.
+
+        `more` ends: columns of times and amounts, or a number for each row.
+        """
         from batchsim.engines.compiled.token_folds import note_ended  # Numba loads with it
 
-        ending = np.concatenate([self.ending, *more], axis=1)
+        parts: list[Any] = [self.ending, *more]
+        at = 0
+        ending = np.empty((len(self.ending), sum(part[0].size for part in parts)))
+        for part in parts:
+            for row, column in zip(ending, part, strict=False):
+                row[at : at + part[0].size] = column
+            at += part[0].size
         order, arrival_s = np.argsort(ending[0], kind="stable"), np.array(arrival_s)
         before, last = np.empty((self.ended.size, arrival_s.size)), np.empty(self.ended.size)
         passed = note_ended(ending, order, arrival_s, float(until_s), self.ended, before, last)
