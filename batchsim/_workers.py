@@ -1,5 +1,6 @@
 """Where runs are computed: here, or by an executor; and a progress bar of a search."""
 
+import contextlib
 import itertools
 import os
 import sys
@@ -14,6 +15,10 @@ from batchsim import _check, _compat
 
 SHOWN_S = 2.0  # a search that takes less shows no bar
 AHEAD = 64  # calls that an executor has at a time
+SWITCH_S = 5e-4  # how long a thread that leaves compiled code waits while another holds Python's lock
+
+
+Cancelled = ContextVar[threading.Event | None]  # in which a run finds the event that stops it
 
 
 class Here(Executor):
@@ -35,6 +40,28 @@ class Here(Executor):
 def threads(workers: int | None, name: str, begin: Callable[..., Any] | None = None, *args: Any) -> Executor:
     """Return threads of this name, each of which begins with a call."""
     return ThreadPoolExecutor(workers, name, begin, args) if not _compat.IN_BROWSER else Here()
+
+
+@contextlib.contextmanager
+def pool(workers: int | None, name: str, cancelled: Cancelled) -> Iterator[Executor]:
+    """Yield threads whose runs find in a variable the event that stops them, as an error here does.
+
+    If the calling thread has such an event, from which its own caller stops it, it is that one.
+    """
+    outer, before_s = cancelled.get(), sys.getswitchinterval()
+    stop = outer or threading.Event()
+    crew = threads(workers, name, cancelled.set, stop)
+    sys.setswitchinterval(min(before_s, SWITCH_S))
+    try:
+        yield crew
+    except BaseException:
+        if outer is None:
+            stop.set()  # the others stop at their next slice
+        crew.shutdown(wait=False, cancel_futures=True)
+        raise
+    finally:
+        sys.setswitchinterval(before_s)
+    crew.shutdown()
 
 
 def check_executor(executor: Any) -> None:
@@ -71,7 +98,7 @@ class Crew:
 
     def __init__(
         self, executor: Executor | None = None, progress: bool = False, about: str = "",
-        cancelled: ContextVar[threading.Event | None] | None = None,
+        cancelled: Cancelled | None = None,
     ) -> None:  # fmt: skip
         check_executor(executor)
         self.executor, self.about, self.cancelled = executor, about, cancelled
@@ -104,18 +131,11 @@ class Crew:
             yield function(*args)
             self.bar.update()
         assert self.cancelled is not None
-        outer = self.cancelled.get()
-        stop = outer or threading.Event()
-        self.executor = threads(os.cpu_count(), "batchsim", self.cancelled.set, stop)
-        try:
-            yield from self._each(function, calls)
-        except BaseException:
-            if outer is None:
-                stop.set()  # the others stop at their next slice
-            raise
-        finally:
-            self.executor.shutdown(wait=False)
-            self.executor = None
+        with pool(os.cpu_count(), "batchsim", self.cancelled) as self.executor:
+            try:
+                yield from self._each(function, calls)
+            finally:
+                self.executor = None
 
     def _each(self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
         waiting: list[tuple[Future[Any] | None, tuple[Any, ...]]] = []

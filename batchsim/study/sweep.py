@@ -4,8 +4,6 @@ import contextlib
 import math
 import os
 import queue
-import sys
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -18,7 +16,7 @@ import numpy as np
 from batchsim import _check
 from batchsim._compat import __version__
 from batchsim._format import rate
-from batchsim._workers import check_executor, progress_bar, result_of, threads
+from batchsim._workers import check_executor, pool, progress_bar, result_of
 from batchsim.engines.estimates import DEFAULT_BYTES, bytes_of, check_memory, warn_if_large
 from batchsim.engines.log import CANCELLED, warmup_requests
 from batchsim.result.metrics import OF_DEVICES, SHARES, Quantity
@@ -44,7 +42,6 @@ Rows = tuple[np.ndarray, list[str]]  # numbers of some points, and why each is i
 
 SILENT_S = 30.0  # without a finished point, after which the user is warned of an executor
 SAVE_S = 0.5  # the longest that finished points wait for others to share a file with
-SWITCH_S = 5e-4  # how long a thread that leaves compiled code waits while another holds Python's lock
 AHEAD = 4  # tasks given to each worker in advance
 # A task of several points costs less to submit, but a worker that dies loses more. The least and the most
 # seconds of work in a task: for a thread, and for an executor, which needs a few milliseconds (Dask: 3).
@@ -135,14 +132,15 @@ def sweep(
     warn_if_large(scenario, count, "simpy" if engine == "simpy" else "compiled", runs, held)
     tasks = (table.missing[begin : begin + size] for begin in range(0, len(table.missing), size))
     bar = progress_bar(progress, total=len(grid), initial=done, desc="sweep", unit="point")
-    with bar, _pool(executor, workers) as pool:
+    crew = pool(workers, "sweep", CANCELLED) if executor is None else contextlib.nullcontext(executor)
+    with bar, crew as given:
 
         def call(task: Sequence[int]) -> tuple[Any, ...]:
             return scenario, [grid.knobs(number) for number in task], settings
 
         def submit(task: Sequence[int]) -> "Future[Rows]":
             try:
-                return pool.submit(compute, *call(task))
+                return given.submit(compute, *call(task))
             except Exception as error:
                 raise BrokenExecutor(type(error).__name__) from error
 
@@ -179,26 +177,6 @@ def _partial(scenario: Scenario, grid: Grid, requests: int | None, warmup: float
         periods = Periods.of(point.workload, count - dropped, dropped)
         return "" if periods is None else periods.warning(columns=True)
     return ""
-
-
-@contextlib.contextmanager
-def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
-    """Yield the executor, or threads; after an error, do not wait for them."""
-    if executor is not None:
-        yield executor
-        return
-    cancelled, before_s = threading.Event(), sys.getswitchinterval()
-    crew = threads(workers, "sweep", CANCELLED.set, cancelled)
-    sys.setswitchinterval(min(before_s, SWITCH_S))
-    try:
-        yield crew
-    except BaseException:
-        cancelled.set()  # running simulations stop at their next slice
-        crew.shutdown(wait=False, cancel_futures=True)
-        raise
-    finally:
-        sys.setswitchinterval(before_s)
-    crew.shutdown()
 
 
 def _work(

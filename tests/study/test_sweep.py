@@ -4,6 +4,7 @@ import math
 import multiprocessing
 import pickle
 import sys
+import threading
 import types
 import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -478,3 +479,14 @@ def test_when_a_point_fails_those_that_run_in_other_threads_are_stopped(monkeypa
         sweep(BASE, {"servers": [1, 2, 3]}, 100)
     assert all(each.is_set() for each in stopped)
     assert stopped
+
+
+def test_a_sweep_whose_caller_is_to_stop_stops():
+    stop = threading.Event()
+    stop.set()
+    before = CANCELLED.set(stop)
+    try:
+        with pytest.raises(InterruptedError):
+            sweep(BASE, OVER, 100, progress=False)
+    finally:
+        CANCELLED.reset(before)
