@@ -117,6 +117,13 @@ def test_a_right_answer_solves_an_exercise_after_any_number_of_tries(capsys):
     assert "1 solved (7 tries)" in repr(progress())
 
 
+def test_the_first_wrong_answers_are_kept_and_each_is_a_try(capsys):
+    for answer in range(1, store.KEPT + 2):
+        said(capsys, "01.1", answer)
+    assert [each.answer for each in tried().wrong] == [str(each) for each in range(1, store.KEPT + 1)]
+    assert tried().tries == store.KEPT + 1
+
+
 def test_what_comes_after_a_right_answer_is_judged_and_does_not_count(capsys):
     for answer in (500, RIGHT):
         said(capsys, "01.1", answer)
