@@ -95,19 +95,21 @@ class TokenAccess(IdentityProvider):
 class HideTokens(logging.Filter):
     """Removes tokens from the log, where Tornado writes the address of each refused request.
 
-    An error in others' code, as of a path that they cannot read, is one line; its answer has the status 500.
+    An error in others' code is one line, as of a path that they cannot read, whose answer has the status 500,
+    or of a page that is left while its kernel starts.
 
     >>> record = logging.makeLogRecord({"msg": "503 GET %s", "args": ("/?token=tulips&theme=dark",)})
     >>> HideTokens().filter(record), record.getMessage()
     (True, '503 GET /?token=...&theme=dark')
     """
 
-    LOGGERS = "tornado.access", "tornado.general", "tornado.application"
+    LOGGERS = "tornado.access", "tornado.general", "tornado.application", "asyncio"
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Remove tokens and others' tracebacks from a record, and keep the record."""
         text, (kind, error, trace) = record.getMessage(), record.exc_info or (None, None, None)
-        if kind and not any("batchsim" in frame.f_globals["__name__"] for frame, _ in walk_tb(trace)):
+        modules = (frame.f_globals["__name__"] for frame, _ in walk_tb(trace))  # a template's is its path
+        if kind and not any(module.partition(".")[0] == "batchsim" for module in modules):
             text, record.exc_info = f"{text}: {kind.__name__}: {error}", None
         record.msg, record.args = in_one_line(without_token(text)), ()
         return True

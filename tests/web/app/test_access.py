@@ -1,5 +1,6 @@
 """Other machines reach the app only on request and with a token; pages load only the server's files."""
 
+import asyncio
 import http.client
 import logging
 import os
@@ -179,11 +180,24 @@ def failing(origin):
 
 
 def test_the_log_keeps_tracebacks_of_this_package_alone():
-    for origin, kept in (("batchsim.web.app.classroom", True), ("tornado.web", False)):
+    template = "/home/a/batchsim/notebooks/.voila/index.html.j2"
+    for origin, kept in (("batchsim.web.app.classroom", True), ("tornado.web", False), (template, False)):
         record = logging.LogRecord("x", 40, "", 1, "GET /\x1b[2J%s", ("?token=a",), failing(origin))
         access.HideTokens().filter(record)
         assert bool(record.exc_info) == kept
         assert record.getMessage() == "GET /[2J?token=..." + ("" if kept else ": KeyError: 'no part'")
+
+
+def test_an_error_that_nobody_waits_for_as_the_page_was_left_is_one_line(caplog):
+    async def leave():
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "Task exception was never retrieved", "exception": failing("voila.handler")[1]}
+        )
+
+    asyncio.run(leave())  # with the log that the app's SETTINGS prepare
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert record.getMessage() == "Task exception was never retrieved: KeyError: 'no part'"
 
 
 def test_who_is_refused_reads_why(everywhere):
