@@ -110,6 +110,9 @@ FROM --platform=linux/amd64 vllm/vllm-openai:${V}
 RUN pip install x && vllm serve
 CMD ["--model", "m", "--max-num-seqs", "64", "--block-size", "32"]
 HEALTHCHECK CMD vllm serve
+RUN <<EOF
+CMD ["--max-num-seqs", "8"]
+EOF
 """,
     "the last stage": """\
 FROM python:3.12 AS base
