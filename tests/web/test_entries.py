@@ -124,11 +124,15 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one_and_a_seed_always_draws_
         more = COSTS | {"rate_per_s": 500.0} | settings
         return {"does": "run", "settings": more}
 
-    short, long, shorter, other, again = in_node(
-        *(arrivals(requests=count) for count in (300, 5000, 200)), arrivals(seed=1), arrivals(requests=5000)
-    )
+    slow = {"rate_per_s": 250.0}
+    short, long, shorter, _, slower, other, again = in_node(
+        *(arrivals(requests=count) for count in (300, 5000, 200)),
+        *(arrivals(requests=count, **slow) for count in (200, 5000)),  # as many are drawn already
+        arrivals(seed=1), arrivals(requests=5000),
+    )  # fmt: skip
     assert np.array_equal(long["arrival_s"][:200], shorter["arrival_s"])
     assert np.array_equal(long["arrival_s"][:300], short["arrival_s"])
+    assert np.allclose(slower["arrival_s"], 2 * long["arrival_s"], rtol=0, atol=1e-5)
     assert np.array_equal(long["arrival_s"], again["arrival_s"])
     assert not np.array_equal(other["arrival_s"][:300], short["arrival_s"])
 
