@@ -106,7 +106,7 @@ def build(calls: Calls, folder: Path) -> None:
         called = call_of(name, kinds)
         export = names[called] = f"{name}_{hashlib.sha256(called.encode()).hexdigest()[:8]}"
         entries[export] = getattr(loop, "py_func", loop), kinds
-    code, results = module_of(entries, ENTRIES)
+    code, results = module_of(entries, ENTRIES, os.cpu_count() or 1)
     exports = {called: (export, RESULTS[results[export]]) for called, export in names.items()}
     (folder / "loops.wasm").write_bytes(code)
     (folder / "loops.json").write_text(json.dumps(exports), "utf-8")

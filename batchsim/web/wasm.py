@@ -208,12 +208,13 @@ def constants(value: Any, depth: int = 2) -> str:
 
 
 def module_of(
-    entries: Mapping[str, tuple[Any, tuple[Any, ...]]], folder: Path | None = None
+    entries: Mapping[str, tuple[Any, tuple[Any, ...]]], folder: Path | None = None, workers: int = 1
 ) -> tuple[bytes, dict[str, str]]:
     """Return a module that exports functions by their names, and the types of their results.
 
     An entry is a function with the types of its arguments. Each is compiled anew, unless the folder has it
-    from the same code: many by a process for each core, which leave them there.
+    from the same code. Several workers leave theirs there: they are forks, which a process with threads (JAX
+    has some) must not make.
     """
     import llvmlite.binding as llvm
 
@@ -238,7 +239,8 @@ def module_of(
             yield name, entry
 
     names = [*entries]
-    if folder and (workers := min(os.cpu_count() or 1, len(names) // MANY)) > 1 and hasattr(os, "fork"):
+    workers = min(workers, len(names) // MANY)
+    if folder and workers > 1 and hasattr(os, "fork"):
         fork = multiprocessing.get_context("fork").Process
         crew = [fork(target=deque, args=(made(names[k::workers]), 0)) for k in range(workers)]
         for process in crew:
@@ -265,7 +267,7 @@ def main(path: str, folder: str, *rules: str) -> None:
     """Write the module to a file."""
     from batchsim.web.entries import entries
 
-    Path(path).write_bytes(module_of(entries(*rules), Path(folder))[0])
+    Path(path).write_bytes(module_of(entries(*rules), Path(folder), os.cpu_count() or 1)[0])
 
 
 if __name__ == "__main__":
