@@ -7,6 +7,7 @@ compiles for the next one. Names of rules behind it leave out the others, which 
 # mypy: disable-error-code="no-untyped-call"
 
 import ast
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -99,6 +100,7 @@ def kept(rules: tuple[str, ...]) -> bytes:
     return content
 
 
+@functools.cache  # each entry contains functions of the same files
 def code_of(text: str) -> str:
     """Return Python without comments and docstrings, as it is compiled; the same in all its versions.
 
