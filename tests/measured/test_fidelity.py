@@ -188,7 +188,7 @@ def test_its_picture_has_both_latencies_and_both_batch_sizes(compared):
 
 def test_the_picture_of_a_disturbed_replay_says_so(compared):
     stopped = dataclasses.replace(compared.replayed, requested=999, error="it was stopped")
-    title = bs.plot(dataclasses.replace(compared, replayed=stopped)).axes[0].get_title("left")
+    title = bs.plot(dataclasses.replace(compared, replayed=stopped)).axes[0].get_title()
     assert "DISTURBED" in title
 
 

@@ -21,6 +21,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
 from batchsim._format import counted, number
 from batchsim.view.theme import DARK, LIGHT, Theme
@@ -88,6 +89,16 @@ def told(figure: Figure) -> dict[str, Any]:
     """
     on_white = {"needs_background": "light"} if is_light(figure.get_facecolor()) else {}
     return {PNG: {"alt": described(figure)}} | on_white
+
+
+def titled(ax: Axes, text: str, **options: Any) -> Text:
+    """Title axes; those of a picture at the left, but in the place of the title that `ax.set_title` changes.
+
+    `axes.titlelocation` would put it into another place, and a reader's title on it.
+    """
+    if isinstance(ax.figure.canvas.figure, Picture):
+        options |= {"loc": "center", "x": 0, "ha": "left"}
+    return ax.set_title(text, **options)
 
 
 def described(figure: Figure) -> str:

@@ -112,6 +112,14 @@ def test_every_picture_of_studies_is_drawn_into_axes_of_the_caller(frame, found)
         assert 0 < ax.get_ylim()[1] / 1e3 < ax.get_ylim()[0] < ax.get_ylim()[1]
         with pytest.raises(TypeError, match=r"ax must be matplotlib Axes, got 3"):
             draw(3)
+        assert_title_is_replaced(draw(None).axes[0])
+
+
+def assert_title_is_replaced(ax):
+    """A reader's title takes the place of ours."""
+    assert ax.get_title()
+    assert ax.set_title("Mine").get_text() == "Mine"
+    assert [ax.get_title(at) for at in ("left", "center", "right")] == ["", "Mine", ""]
 
 
 def assert_owned(ax):
@@ -146,6 +154,7 @@ def test_one_view_has_a_figure_of_its_own(view):
     assert len(figure.axes) == 1
     assert figure.words
     assert_all_within(figure)
+    assert_title_is_replaced(figure.axes[0])
 
 
 @pytest.mark.parametrize(
