@@ -15,7 +15,7 @@ from batchsim._format import counted, duration, number
 from batchsim.result.metrics import heading
 from batchsim.servers.comparison import Group, ServerComparison
 from batchsim.view.pictures import figures
-from batchsim.view.pictures.picture import Picture, titled
+from batchsim.view.pictures.picture import Picture
 from batchsim.view.pictures.view import FROM_DATA
 from batchsim.view.theme import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
@@ -111,7 +111,7 @@ def _finish(
     ax.set(xlabel=heading(x), ylabel=heading(value))
     if isinstance(ax.xaxis.get_major_formatter(), ScalarFormatter):  # of numbers, not of names
         ax.xaxis.set_major_formatter("{x:,g}")
-    titled(ax, title, pad=pad_pt)
+    ax.set_title(title, pad=pad_pt)
     figures.name_lines(ax, answer)
 
 
@@ -268,7 +268,7 @@ def server_curves(comparison: ServerComparison, ax: Axes | None = None) -> Pictu
         marks = [-np.log10(1 - q / 100) for q in shown]
         ax.set_xticks(marks, ["best", *(f"p{q:g}" for q in shown[1:])])
         ax.set(xlim=(0, places[-1]), xlabel="percentile of the requests", ylabel=heading("latency_ms"))
-        titled(ax, f"The same traffic, {len(comparison.rules)} servers")
+        ax.set_title(f"The same traffic, {len(comparison.rules)} servers")
         figures.name_lines(ax)
     return drawn_on
 
@@ -323,6 +323,6 @@ def search(found: "Recommendation", ax: Axes | None = None) -> Picture | Axes:
             ax.axhline(limit_ms, color=VERMILION, lw=1.4, label=f"objective: {limit_ms:g}")
         ax.set_xticks(range(1, len(labels) + 1), labels)
         ax.set(ylabel=heading(key), xlim=(0.5, len(labels) + 0.5), ylim=(0, HEAD * top))
-        titled(ax, "The search among the settings")
+        ax.set_title("The search among the settings")
         figures.show_legend(ax, ax.get_legend_handles_labels()[0])
     return drawn_on

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
 from batchsim import _check, _format
-from batchsim.view.pictures.picture import Picture, is_light, styled, titled
+from batchsim.view.pictures.picture import Picture, is_light, styled
 from batchsim.view.pictures.view import FROM_AXES, FROM_DATA, apart, below, leave
 from batchsim.view.scales import FINE, log_ticks
 from batchsim.view.theme import COMPONENTS, LIGHT
@@ -202,8 +202,7 @@ def draw_table(table: "pandas.DataFrame", columns: Sequence[str], answer: str = 
                 ax.annotate(f"{number:,.{decimals}f}", at, (5, 0), va="center", weight=weight, **FROM_DATA)
                 if number > cut:  # a torn end, as the others would be too short to compare
                     bar.set_clip_path(Polygon(TORN * (cut, 1) + (0, place), transform=ax.transData))
-            titled(ax, column.replace(" (", "\n("))
-            ax.set_xlim(0, 1.35 * cut)
+            ax.set(title=column.replace(" (", "\n("), xlim=(0, 1.35 * cut))
             ax.grid(visible=False)
             ax.xaxis.set_visible(False)
             ax.spines["bottom"].set_visible(False)

@@ -16,7 +16,7 @@ from PIL import Image
 from batchsim import _check
 from batchsim.view.pictures.data import ViewData
 from batchsim.view.pictures.headline import as_line, levels
-from batchsim.view.pictures.picture import Picture, styled, titled
+from batchsim.view.pictures.picture import Picture, styled
 from batchsim.view.pictures.view import Spot, View
 from batchsim.view.pictures.views import VIEWS, in_words, views_of
 from batchsim.view.theme import SIZES, THEMES, named
@@ -251,13 +251,13 @@ class LivePicture:
 
 def lift_labels(view: View, left: float = 0) -> None:
     """Put the names of vertical axes above them, under the title, where they need no turning."""
+    view.heading.set_x(left)
     up = 0.8 if not view.large else 0.45  # of a small view above the topmost number, which is below its name
     for ax in view.axes:
         above = ax.transAxes + ScaledTranslation(0, up * view.em / 72, ax.figure.dpi_scale_trans)
         ax.yaxis.label.set(rotation=0, ha="left", va="baseline")
         ax.yaxis.set_label_coords(left, 1, transform=above)
-    pad_pt = (up + 1.3 if view.ax.get_ylabel() else 0.6) * view.em
-    titled(view.ax, view.heading.get_text(), pad=pad_pt).set_x(left)
+    view.ax.set_title(view.heading.get_text(), pad=(up + 1.3 if view.ax.get_ylabel() else 0.6) * view.em)
 
 
 def keep_room(view: View) -> None:

@@ -14,7 +14,7 @@ from batchsim.measured.measurement import Measurement
 from batchsim.result.metrics import heading
 from batchsim.study.calibration import Calibration
 from batchsim.view.pictures import figures
-from batchsim.view.pictures.picture import Picture, titled
+from batchsim.view.pictures.picture import Picture
 from batchsim.view.pictures.view import Ticks
 from batchsim.view.theme import BLACK, BLUE, GREEN, VERMILION
 
@@ -62,7 +62,7 @@ def measured(measurement: Measurement) -> Picture:
         low.minorticks_off()
         low.set(xlabel="batch size", ylabel="throughput (per s)")
         top.set_ylabel("time of a batch (ms)")
-        titled(top, f"Measured: {measurement.model} on {measurement.device}")
+        top.set_title(f"Measured: {measurement.model} on {measurement.device}")
         figures.show_legend(low, top.get_legend_handles_labels()[0])
     return picture
 
@@ -179,6 +179,6 @@ def overlay(compared: Fidelity) -> Picture:
         if compared.disturbed:
             verdict = f"DISTURBED, no verdict: {compared.disturbed}"
             lines.append(textwrap.shorten(verdict, 100, placeholder=" …"))
-        titled(latency, "\n".join(textwrap.fill(line, TITLE) for line in lines), weight="normal")
+        latency.set_title("\n".join(textwrap.fill(line, TITLE) for line in lines), weight="normal")
         figures.show_legend(batches, latency.get_legend_handles_labels()[0])
     return picture

@@ -30,6 +30,16 @@ PNG = "image/png"
 COLOUR_BAR = "<colorbar>"
 
 
+class PictureAxes(Axes):
+    """Axes with their title at the left, also a reader's: elsewhere it would be drawn beside ours."""
+
+    def set_title(self, label: str, fontdict: Any = None, loc: Any = "left", **options: Any) -> Text:  # type: ignore[override]
+        return super().set_title(label, fontdict, loc, **options)
+
+    def get_title(self, loc: Any = "left") -> str:
+        return super().get_title(loc)
+
+
 class Picture(Figure):
     """A figure without pyplot that shows itself in a notebook, with its description as alternative text.
 
@@ -43,6 +53,9 @@ class Picture(Figure):
         super().__init__(*arguments, **options)
         FigureCanvasAgg(self)
         self._words = words
+
+    def add_subplot(self, *arguments: Any, **options: Any) -> Any:
+        return super().add_subplot(*arguments, **{"axes_class": PictureAxes, **options})
 
     @property
     def words(self) -> str:
@@ -89,16 +102,6 @@ def told(figure: Figure) -> dict[str, Any]:
     """
     on_white = {"needs_background": "light"} if is_light(figure.get_facecolor()) else {}
     return {PNG: {"alt": described(figure)}} | on_white
-
-
-def titled(ax: Axes, text: str, **options: Any) -> Text:
-    """Title axes; those of a picture at the left, but in the place of the title that `ax.set_title` changes.
-
-    `axes.titlelocation` would put it into another place, and a reader's title on it.
-    """
-    if isinstance(ax.figure.canvas.figure, Picture):
-        options |= {"loc": "center", "x": 0, "ha": "left"}
-    return ax.set_title(text, **options)
 
 
 def described(figure: Figure) -> str:

@@ -14,7 +14,7 @@ from batchsim._format import fixed
 from batchsim.result.metrics import better, heading
 from batchsim.view.pictures import figures
 from batchsim.view.pictures.cells import COLOURS, GREENS, border, ends, on_white, squares
-from batchsim.view.pictures.picture import Picture, is_light, titled
+from batchsim.view.pictures.picture import Picture, is_light
 from batchsim.view.scales import FINE, log_ticks
 from batchsim.view.theme import BLACK, GREY, ORANGE, VERMILION
 
@@ -119,7 +119,7 @@ def heat_map(
         ax.set_xticks(np.arange(len(columns)) + 0.5, figures.texts(columns))
         ax.set_yticks(np.arange(len(rows)) + 0.5, figures.texts(rows))
         ax.tick_params(length=0)
-        titled(ax, f"{heading(value)} by {heading(x)} and {heading(y)}")
+        ax.set_title(f"{heading(value)} by {heading(x)} and {heading(y)}")
         figures.show_legend(ax, handles)
     return drawn_on
 

@@ -22,7 +22,7 @@ from matplotlib.transforms import IdentityTransform, ScaledTranslation
 from batchsim._format import duration, tick, tick_in, unit_of
 from batchsim.view.pictures.cells import NOWHERE
 from batchsim.view.pictures.data import ViewData
-from batchsim.view.pictures.picture import look, titled
+from batchsim.view.pictures.picture import look
 
 Style = dict[str, Any]
 Heights = tuple[np.ndarray, np.ndarray]  # of bars, and their edges
@@ -93,7 +93,7 @@ class View:
         self.now_style = self.style("now")
         # Behind a text, where a line or an area may pass.
         self.halo: Style = {"facecolor": self.look.background, "alpha": 0.8, "linewidth": 0, "pad": 0.5}
-        self.heading = titled(self.ax, self.NAME)
+        self.heading = self.ax.set_title(self.NAME)
         self.legend_style: Style = {"fontsize": rcParams["legend.fontsize"], "labelcolor": self.look.ink}
         self.legend_style["frameon"] = False
         self.make()

@@ -58,7 +58,7 @@ def test_parts_are_named_in_their_widest_place_and_sum_to_the_latency(ax):
 def test_a_table_is_drawn_by_column_with_the_answer_highlighted():
     table = pandas.DataFrame({"p99 (ms)": [34.1, 1919], "per s": [7, 8]}, index=["today", "small"])
     chart = draw_table(table, ["p99 (ms)", "per s"], answer="small")
-    assert [ax.get_title() for ax in chart.axes] == ["p99\n(ms)", "per s"]
+    assert [ax.get_title("left") for ax in chart.axes] == ["p99\n(ms)", "per s"]
     assert {ax.get_xscale() for ax in chart.axes} == {"linear"}
     torn = [[bar.get_clip_path() is not None for bar in ax.patches] for ax in chart.axes]
     assert torn == [[False, True], [False, False]]
