@@ -70,11 +70,13 @@ export function render({ model, el }) {
     lie();
     film.layOut();
   };
-  let height = 0; // of the sentence: in a column that scrolls, it hides neither a page's name nor the hint as it appears
+  let height = 0, page; // of the sentence: in a column that scrolls, it hides neither its page's name nor the hint as it appears
   const appears = new ResizeObserver((sized) => {
     const found = [".batchsim-tabs", ".batchsim-column", ".batchsim-knobs"], [tabs, column, knobs] = found.map((name) => panel()?.querySelector(name));
     if (!height && knobs) for (const each of [column, knobs]) appears.observe(each); // or as the window or the controls change
-    if (words.offsetHeight && (!height || sized.some(({ target }) => target !== words))) {
+    const open = tabs?.querySelector(".lm-mod-current");
+    page = height ? page : open; // another page may open before the kernel hides the sentence
+    if (open && words.offsetHeight && open === page && (!height || sized.some(({ target }) => target !== words))) {
       const { top, bottom } = tabs.getBoundingClientRect(), above = top - column.getBoundingClientRect().top;
       column.scrollBy(0, Math.max(Math.min(bottom - words.getBoundingClientRect().top, above), 0));
     }
