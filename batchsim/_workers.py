@@ -92,8 +92,8 @@ class Crew:
     """Calls functions on an executor, on threads, or here; counts them on a progress bar.
 
     `cancelled`: the variable in which a run finds the event that stops it. With it, and without an executor,
-    threads make the calls. If an executor fails, with whatever error, finished calls are kept, and the others
-    run here: the answers are the same.
+    threads make the calls. If an executor fails with any error, finished calls are kept, and the rest run
+    here: the answers are the same.
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from batchsim.cli.flags import Command, FileTable, Panel
 from batchsim.measured import sized_measurement
 from batchsim.measured.published import published_source
 from batchsim.scenario import Scenario, Service
+from batchsim.scenario.knobs import names_of
 from batchsim.scenario.toml import KINDS, read_toml
 from batchsim.servers.language import NO_MEMORY
 
@@ -247,7 +248,7 @@ class ScenarioFlags(Command):
         if lacking := [text for name, text in needed.items() if name not in parts]:
             raise Lacking(f"{_format.listed(lacking)} must be given, or a scenario in TOML, got none")
         if "rule" not in parts and "tokens" in parts and not _TEXTBOOK.keys() & knobs.keys():
-            parts["rule"] = bs.Continuous(**_taken(bs.Continuous.__match_args__, knobs))
+            parts["rule"] = bs.Continuous(**_taken(names_of(bs.Continuous), knobs))
         if "rule" not in parts:
             largest, service = bs.SizeOrWait().max_batch_size, parts["service"]
             if isinstance(service, Service):  # Scenario refuses anything else

@@ -89,13 +89,14 @@ class Described:
         """Return the parameters that are checked here, each with its default if that is right."""
         found = []
         for name, described in cls.parameters().items():
+            if described.by_level:
+                continue
             right = cls.__dataclass_fields__[name].default  # type: ignore[attr-defined]
             try:
                 right = right if described.check(name, right) is right else dataclasses.MISSING
             except (TypeError, ValueError):
                 right = dataclasses.MISSING
-            if not described.by_level:
-                found.append((name, described, right))
+            found.append((name, described, right))
         return found
 
     @classmethod

@@ -444,7 +444,7 @@ class Candidate:
 
     @property
     def metered(self) -> bool:
-        """Whether only a run tells what "cheapest" or "greenest" minimises, as it always tells the energy."""
+        """Whether the cost to minimise is known from a run alone, as energy always is."""
         is_priced = self.scenario.price_per_hour is not None
         return self.prefer == "greenest" or (is_priced and not self._fixed_per_s)
 

@@ -353,9 +353,8 @@ def compute(scenario: Scenario, points: Sequence[Mapping[str, Any]], settings: M
 
 
 def _numbers(point: Scenario, settings: Mapping[str, Any], columns: Mapping[str, str]) -> list[float]:
-    result, _ = simulated(
-        point, keep="requests", shared=True, **settings
-    )  # without warnings: there may be thousands
+    # Without warnings, of which there may be thousands.
+    result, _ = simulated(point, keep="requests", shared=True, **settings)
     numbers = dict.fromkeys([*SHARES.values(), "delayed"], 0.0) | result.summary()
     numbers |= {key: result.metrics.numbers[key] for key in OF_DEVICES}
     # Latencies are of the served requests, so a queue that rejects many seems fast. These two count all.

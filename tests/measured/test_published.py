@@ -229,23 +229,26 @@ def test_names_are_matched_by_whole_words():
     assert bs.published_names("") == NAMES
 
 
+@pytest.mark.parametrize("look_up", [bs.published, bs.published_source])
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("gpunet-175ms/v100-32gb/fp61", ValueError, f"no published table .*; did you mean '{GPUNET}'"),
+        ("nnunet/t4", ValueError, "no published table 'nnunet/t4'; did you mean 'nnunet/"),
+        ("gpt", ValueError, r"no published table 'gpt'; `batchsim published` lists them"),
+        ("", ValueError, r"no published table ''; `batchsim published` lists them"),
+        (None, TypeError, "the name of a published table must be a string, got None"),
+        (["nnunet/t4/fp16"], TypeError, r"must be a string, got \['nnunet/t4/fp16'\]"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(look_up, name, error, message):
+    with pytest.raises(error, match=message):
+        look_up(name)
+
+
 @refusals
-def test_an_unknown_name_is_refused_with_the_nearest():
+def test_unknown_names_of_steps_and_of_power_are_refused_and_a_match_that_is_no_text():
     """
-    bs.published("gpunet-175ms/v100-32gb/fp61")
-        -> no published table ...; did you mean 'gpunet-175ms/v100-32gb/fp16'
-    bs.published("nnunet/t4") -> no published table 'nnunet/t4'; did you mean 'nnunet/
-    bs.published("gpt") -> no published table 'gpt'; `batchsim published` lists them
-    bs.published("") -> no published table ''; `batchsim published` lists them
-    bs.published(None) -> TypeError: the name of a published table must be a string, got None
-    bs.published(["nnunet/t4/fp16"]) -> TypeError: must be a string, got ['nnunet/t4/fp16']
-    bs.published_source("gpunet-175ms/v100-32gb/fp61")
-        -> no published table ...; did you mean 'gpunet-175ms/v100-32gb/fp16'
-    bs.published_source("nnunet/t4") -> no published table 'nnunet/t4'; did you mean 'nnunet/
-    bs.published_source("gpt") -> no published table 'gpt'; `batchsim published` lists them
-    bs.published_source("") -> no published table ''; `batchsim published` lists them
-    bs.published_source(None) -> TypeError: the name of a published table must be a string, got None
-    bs.published_source(["nnunet/t4/fp16"]) -> TypeError: must be a string, got ['nnunet/t4/fp16']
     bs.published_names(4) -> TypeError: match must be a string, got 4
     bs.published("llama-3.1-8b/rtx-490") -> did you mean 'llama-3.1-8b/rtx-4090'
     bs.published_watts("llama-3.1-8b/h100/vllm")

@@ -259,9 +259,8 @@ class Session:
                 (each.result.scenario, each.result.seed, each.result.arrival_s.size)
                 for each in (before, data)
             )
-            before = (
-                None if old == new or old[0].kind != state.mode else before
-            )  # as where an objective moves
+            if old == new or old[0].kind != state.mode:  # equal where only an objective moves
+                before = None
         self.data, self.data_state = replace(data, before=before, followed=self.followed), state
         self.data_coarse = self.moving and state.kind.shortens
         if self.style.server >= data.result.scenario.servers:

@@ -23,9 +23,10 @@ def plain(made: type[AnyWidget], *arguments: Any, classes: str = "", **options: 
     traits = made.class_traits()
     for name in ("layout", "style"):
         if name in traits:
-            look = traits[name].klass, *sorted(options.get(name, {}).items())
+            kind, given = traits[name].klass, options.get(name, {})
+            look = kind, *sorted(given.items())
             if look not in _shared or _shared[look].comm is None:  # none yet, or it was closed
-                _shared[look] = look[0](**dict(look[1:]))
+                _shared[look] = kind(**given)
             options[name] = _shared[look]
     return made(*arguments, _dom_classes=classes.split(), **options)
 

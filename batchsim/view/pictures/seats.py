@@ -46,7 +46,7 @@ class SeatsView(StepMomentView):
         self.area("paper", rectangles(begin, end, middle - 0.5, middle + 0.5), **paper)
         # Seats count as empty only while something runs.
         from_ms, to_ms = map(ms, now.busy_s)
-        seldom = (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum()  # too little to be seen
+        seldom = (end - begin).sum() >= (1 - 1e-9) * lanes * (to_ms - from_ms).sum()  # too small to see
         for name, (left, right, high) in parts_of(begin, first, last, end, found.again).items():
             self._put(name, left, right, middle, LANE * high)
         whole = np.full(from_ms.size, (lanes + 1) / 2)
